@@ -13,8 +13,8 @@ import requests
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.http_server import Guard
-from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.base.http_server import HttpGuard
+from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.steps import EARLIEST, SHARED
@@ -86,8 +86,8 @@ def text_of(html: str) -> str:
 
 @contextmanager
 def a_console(where: str, *, token: str = "", every_s: float = 5.0) -> Iterator[Console]:
-    site = Site(where, Commands(("--url", where)), every_s=every_s)
-    server = ConsoleServer("127.0.0.1", 0, site, Guard(token=token))
+    site = Site(where, ConsoleCommands(("--url", where)), every_s=every_s)
+    server = ConsoleServer("127.0.0.1", 0, site, HttpGuard(token=token))
     try:
         yield Console(site, server, token)
     finally:

@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.access import EVERYBODY
-from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.gateway.connection import Connection, ConnectionContext
 from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
-from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
@@ -45,14 +45,14 @@ class ServedConnection:
         )  # fmt: skip
         nothing: Any = None
         self._connection = Connection(
-            Serving(
+            ConnectionContext(
                 node,
                 cast("asyncio.AbstractEventLoop", self),
                 pool,
                 sharing,
                 ADDRESS,
                 EVERYBODY,
-                OpenTransactions(node, EVERYBODY, pool),
+                GatewayTransactions(node, EVERYBODY, pool),
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 watchers or TopicWatchers(node, nothing),
                 WaitingProducers(self.call_later),

@@ -65,10 +65,10 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_marker import (
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
-    Answer,
     CloseConsumers,
     ConsumersTold,
     CursorLife,
+    CursorReply,
     CursorTransactionRequest,
     Request,
     SaveNow,
@@ -456,8 +456,8 @@ VALUES: Final[Mapping[str, Case]] = {
     "close": Case(encode_request, decode_request, Request(b"12345678", _LIFE, CloseConsumers())),
     "consumers": Case(encode_request, decode_request, Request(b"12345678", _LIFE, TellConsumers())),
     "hold": Case(encode_hold, decode_request, CursorTransactionRequest(b"12345678", _LIFE, _TXN, _ACK, True)),
-    "answer": Case(encode_answer, decode_request, Answer(b"12345678", 3)),
-    "answer that refuses": Case(encode_answer, decode_request, Answer(b"12345678", 0, "busy", "InvalidTxnStatus")),
+    "answer": Case(encode_answer, decode_request, CursorReply(b"12345678", 3)),
+    "answer that refuses": Case(encode_answer, decode_request, CursorReply(b"12345678", 0, "busy", "InvalidTxnStatus")),
     "consumers told": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1),))
     ),

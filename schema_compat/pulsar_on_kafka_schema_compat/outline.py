@@ -15,14 +15,14 @@ from typing import Any, Final
 from pulsar_on_kafka_schema_compat.avro.avro_checker import AVRO_CHECKER
 from pulsar_on_kafka_schema_compat.avro.avro_types import (
     NO_DEFAULT,
-    Array,
+    AvroArray,
+    AvroEnum,
+    AvroField,
+    AvroMap,
+    AvroRecord,
     AvroType,
-    Enum,
-    Field,
     Fixed,
-    Map,
     Primitive,
-    Record,
     Union,
     simple_name,
 )
@@ -50,7 +50,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OutlineChange:
     """A line is not the same in two schemas; `old` is None for one that was added, `new` for one that is gone."""
 
     name: str
@@ -58,11 +58,11 @@ class Change:
     new: str | None
 
 
-def changes(old: Outline, new: Outline) -> list[Change]:
+def changes(old: Outline, new: Outline) -> list[OutlineChange]:
     """The lines that differ, in the new schema's order, those that are gone last."""
     names = [*new.lines, *(name for name in old.lines if name not in new.lines)]
     pairs = ((name, old.lines.get(name), new.lines.get(name)) for name in names)
-    return [Change(*each) for each in pairs if each[1] != each[2]]
+    return [OutlineChange(*each) for each in pairs if each[1] != each[2]]
 
 
 def outline(schema: SchemaInfo) -> Outline:
@@ -100,19 +100,19 @@ def _avro(root: AvroType) -> Outline:
         id(record): "" if record is root else f"{name if simple.count(name) == 1 else record.name}."
         for record, name in zip(records, simple, strict=True)
     }
-    lines = {} if isinstance(root, Record) else {WHOLE: _words(root)}
+    lines = {} if isinstance(root, AvroRecord) else {WHOLE: _words(root)}
     for record in records:
         lines |= {f"{prefixes[id(record)]}{field.name}": _field_words(field) for field in record.fields.values()}
     return Outline(lines or {WHOLE: _words(root)}, lambda path: _avro_line(root, path, prefixes))
 
 
-def _records(root: AvroType) -> list[Record]:
+def _records(root: AvroType) -> list[AvroRecord]:
     """Each once, in the order of the definition."""
-    found: dict[int, Record] = {}
+    found: dict[int, AvroRecord] = {}
     waiting = [root]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Record):
+        if isinstance(one, AvroRecord):
             if id(one) in found:
                 continue
             found[id(one)] = one
@@ -122,11 +122,11 @@ def _records(root: AvroType) -> list[Record]:
 
 def _inside(schema: AvroType) -> list[AvroType]:
     match schema:
-        case Record():
+        case AvroRecord():
             return [field.type for field in schema.fields.values()]
-        case Array():
+        case AvroArray():
             return [schema.items]
-        case Map():
+        case AvroMap():
             return [schema.values]
         case Union():
             return list(schema.branches)
@@ -140,21 +140,21 @@ def _words(schema: AvroType, levels: int = 8) -> str:
     match schema:
         case Primitive():
             return schema.kind
-        case Array():
+        case AvroArray():
             return f"array of {_words(schema.items, levels - 1)}"
-        case Map():
+        case AvroMap():
             return f"map of {_words(schema.values, levels - 1)}"
         case Union():
             return " | ".join(_words(branch, levels - 1) for branch in schema.branches) or "union of nothing"
-        case Enum():
+        case AvroEnum():
             return f"enum {schema.name} ({', '.join(schema.symbols)})"
         case Fixed():
             return f"fixed {schema.name} of {schema.size} bytes"
-        case Record():
+        case AvroRecord():
             return f"record {schema.name}"
 
 
-def _field_words(field: Field) -> str:
+def _field_words(field: AvroField) -> str:
     default = "" if field.default is NO_DEFAULT else f" = {_json(field.default)}"
     aliases = f", also {', '.join(field.aliases)}" if field.aliases else ""
     return f"{_words(field.type)}{default}{aliases}"
@@ -170,20 +170,20 @@ def _avro_line(root: AvroType, path: str, prefixes: Mapping[int, str]) -> str:
             if len(records) != 1:
                 break
             at = records[0]
-        if step.isdecimal() and position and steps[position - 1] == "fields" and isinstance(at, Record):
+        if step.isdecimal() and position and steps[position - 1] == "fields" and isinstance(at, AvroRecord):
             field = list(at.fields.values())[int(step)]
             line, at = prefixes[id(at)] + field.name, field.type
-        elif step == "items" and isinstance(at, Array):
+        elif step == "items" and isinstance(at, AvroArray):
             at = at.items
-        elif step == "values" and isinstance(at, Map):
+        elif step == "values" and isinstance(at, AvroMap):
             at = at.values
     return line
 
 
-def _protobuf(root: descriptors.Message) -> Outline:
+def _protobuf(root: descriptors.ProtobufMessage) -> Outline:
     lines: dict[str, str] = {}
     for named in _named(root):
-        if isinstance(named, descriptors.Enum):
+        if isinstance(named, descriptors.ProtobufEnum):
             numbers = ", ".join(f"{name} = {number}" for name, number in named.numbers.items())
             lines[f"enum {named.name}"] = f"{'closed' if named.is_closed else 'open'}: {numbers}"
         elif not named.is_map_entry:
@@ -192,22 +192,22 @@ def _protobuf(root: descriptors.Message) -> Outline:
     return Outline(lines or {WHOLE: f"message {root.full_name}"}, lambda path: _proto_line(root, path))
 
 
-def _named(root: descriptors.Message) -> Iterator[descriptors.Message | descriptors.Enum]:
-    found: dict[int, descriptors.Message | descriptors.Enum] = {}
-    waiting: list[descriptors.Message | descriptors.Enum] = [root]
+def _named(root: descriptors.ProtobufMessage) -> Iterator[descriptors.ProtobufMessage | descriptors.ProtobufEnum]:
+    found: dict[int, descriptors.ProtobufMessage | descriptors.ProtobufEnum] = {}
+    waiting: list[descriptors.ProtobufMessage | descriptors.ProtobufEnum] = [root]
     while waiting:
         one = waiting.pop()
         if id(one) in found:
             continue
         found[id(one)] = one
-        if isinstance(one, descriptors.Message):
+        if isinstance(one, descriptors.ProtobufMessage):
             waiting += reversed([field.target for field in one.by_number.values() if field.target is not None])
     return iter(found.values())
 
 
-def _proto_words(field: descriptors.Field, message: descriptors.Message) -> str:
+def _proto_words(field: descriptors.ProtobufField, message: descriptors.ProtobufMessage) -> str:
     target = field.target
-    if field.is_map and isinstance(target, descriptors.Message):
+    if field.is_map and isinstance(target, descriptors.ProtobufMessage):
         kinds = (_proto_type(inner) for _, inner in sorted(target.by_number.items()))
         kind = f"map<{', '.join(kinds)}>"
     else:
@@ -217,21 +217,21 @@ def _proto_words(field: descriptors.Field, message: descriptors.Message) -> str:
     return f"{kind} = {field.number}{oneof}"
 
 
-def _proto_type(field: descriptors.Field) -> str:
+def _proto_type(field: descriptors.ProtobufField) -> str:
     if field.target is None:
         return field.type.name
-    name = field.target.full_name if isinstance(field.target, descriptors.Message) else field.target.name
+    name = field.target.full_name if isinstance(field.target, descriptors.ProtobufMessage) else field.target.name
     return f"{field.type.name} {name}"
 
 
-def _proto_line(root: descriptors.Message, path: str) -> str:
+def _proto_line(root: descriptors.ProtobufMessage, path: str) -> str:
     """The field at the end of `Order.payload.id`; an enum's or oneof's name behind a field is the field's."""
     at, line = root, WHOLE
     for step in path.removeprefix(root.name).split("."):
         field = at.by_name.get(step)
         if field is not None:
             line = step if at is root else f"{at.full_name}.{step}"
-            if not isinstance(field.target, descriptors.Message):
+            if not isinstance(field.target, descriptors.ProtobufMessage):
                 break
             at = field.target
     return line

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.client import Client
@@ -258,7 +258,7 @@ def _make_holes(admin: AdminClient, topic: str, name: str, first: int, entries: 
     opened = node.topics.open(TopicName.parse(topic), deadline)
     found = node.subscriptions.find(opened, name, deadline)
     assert found is not None
-    acks = Acks(opened.layout.entries_per_ledger)
+    acks = ReplicatedAcks(opened.layout.entries_per_ledger)
     acks.add(0, BitMap(range(first, entries, _EVERY)))
     blocks = dict.fromkeys(range(opened.partitions), acks.blocks())
     acknowledge_ledgers(node.memberships.live_cursors, node.admin, found, blocks, deadline)

@@ -20,10 +20,10 @@ import time
 from dataclasses import dataclass
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
+from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.client.client import Client
 
-LOADED = (Client, Serving)
+LOADED = (Client, MemberServing)
 """The package loads these when they are first used: here that is before the fork."""
 RECEIVE_MS = 200
 TXN_TIMEOUT_MS = 4_000

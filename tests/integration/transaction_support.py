@@ -10,7 +10,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.record_headers import MarkerType
@@ -103,7 +103,7 @@ def buffer_of(bootstrap: str, topic: str) -> BufferEntries:
     return entries
 
 
-def on_record(bootstrap: str, txn: TxnId) -> Transaction | None:
+def on_record(bootstrap: str, txn: TxnId) -> LoggedTransaction | None:
     """What its coordinator's log says of a transaction."""
     state = CoordinatorState(txn.coordinator)
     for message in read_all(bootstrap, Instance().state_topic(TRANSACTION_LOG), txn.coordinator):

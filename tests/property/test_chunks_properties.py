@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, ChunkRules
@@ -221,7 +221,7 @@ class Subscription:
         slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 4))
         identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 4)
         terms = PartitionTerms(self, chunks=ChunkAssembly(lambda: self.rules, lambda: self.now))
-        self.owned = OwnedPartition(slot, identity, self.cursor, Saved(identity.lineage(b"", 1, 0)), terms)
+        self.owned = OwnedPartition(slot, identity, self.cursor, SavedCursor(identity.lineage(b"", 1, 0)), terms)
         self.endpoint = Endpoint("joe", 1000, delivery_type=Delivery)
 
     def log_end(self, partition: int) -> int:

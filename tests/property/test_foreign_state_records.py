@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_on_kafka_mapping import state as state_records
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError, NewerFormat
 from pulsar_on_kafka_mapping.state.codecs.layouts import read_bitmap
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import decode as decode_request
@@ -230,7 +230,7 @@ def test_text_that_is_no_unicode_is_corrupt(name: str) -> None:
 
 
 @pytest.mark.parametrize("read", [HOLES.read, read_bitmap])
-def test_an_empty_bitmap_is_a_corrupt_record_or_none(read: Callable[[Reader], object]) -> None:
+def test_an_empty_bitmap_is_a_corrupt_record_or_none(read: Callable[[ByteReader], object]) -> None:
     for value in (b"", b"\x00", b"\x00" * 4, b"\x00" * 5):
         with suppress(CorruptRecord):
-            read(Reader(value, "holes"))
+            read(ByteReader(value, "holes"))

@@ -9,7 +9,14 @@ from pyroaring import BitMap
 
 from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
-from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import (
+    Entry,
+    EntryCopy,
+    OriginOfCopies,
+    PulsarMessage,
+    copies,
+    digest_of,
+)
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     Position,
     acknowledged,
@@ -125,7 +132,7 @@ MESSAGES = st.builds(
     st.integers(0, 2**40),
     st.integers(0, 1000),
 )
-WHOLE = Origin("pulsar:old", 3, 7)
+WHOLE = OriginOfCopies("pulsar:old", 3, 7)
 
 
 @given(st.sampled_from(ENTRIES), st.lists(MESSAGES, min_size=1, max_size=4), st.integers(0, 2**40))
@@ -162,7 +169,7 @@ def test_an_entry_is_one_record_with_all_of_its_messages(
 class Record:
     """A record of a log, as far as it is asked."""
 
-    def __init__(self, offset: int, copy: Copy) -> None:
+    def __init__(self, offset: int, copy: EntryCopy) -> None:
         self._offset = offset
         self._copy = copy
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka.broker.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -78,7 +78,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.log = MemoryStateLog()
         self.view = LogView(self.log, TOPIC, 0, BufferEntries, SystemClock())
-        self.data: list[Met | None] = []
+        self.data: list[MetRecord | None] = []
         """None is a plain record."""
         self.txns: list[Txn] = []
         self.readers: list[Reader] = []
@@ -124,7 +124,7 @@ class Histories(RuleBasedStateMachine):
         which = self.chosen(pick, self.open_ones())
         for _ in range(count):
             which.offsets.append(len(self.data))
-            self.data.append(Met(len(self.data), which.id))
+            self.data.append(MetRecord(len(self.data), which.id))
 
     @precondition(lambda self: self.open_ones())
     @rule(pick=PICK, commit=st.booleans())
@@ -137,7 +137,7 @@ class Histories(RuleBasedStateMachine):
         which = self.chosen(pick, self.ending())
         which.steps += 1
         if which.steps == 1:
-            self.data.append(Met(len(self.data), which.id, which.decided))
+            self.data.append(MetRecord(len(self.data), which.id, which.decided))
         elif which.steps == 2 and not which.decided:
             self.put(which, self.aborted_entry(which), SESSIONS[pick % 2])
         elif which.steps == 3:
@@ -155,7 +155,7 @@ class Histories(RuleBasedStateMachine):
     @rule(pick=PICK)
     def marker_again(self, pick: int) -> None:
         which = self.chosen(pick, self.repeatable())
-        self.data.append(Met(len(self.data), which.id, which.decided))
+        self.data.append(MetRecord(len(self.data), which.id, which.decided))
 
     def repeatable(self) -> list[Txn]:
         """A committed one only while nothing came late: see `TransactionBuffer`."""
@@ -175,7 +175,7 @@ class Histories(RuleBasedStateMachine):
         which = self.chosen(pick, [one for one in self.txns if one.steps >= 2 and not one.decided])
         if late and not which.sealed:
             which.offsets.append(len(self.data))
-            self.data.append(Met(len(self.data), which.id))
+            self.data.append(MetRecord(len(self.data), which.id))
         elif not late:
             which.sealed = True
             self.put(which, self.aborted_entry(which), SESSIONS[pick % 2])
@@ -189,7 +189,7 @@ class Histories(RuleBasedStateMachine):
         known = self.view.ask(lambda found: found.void_of_session(HERE, which.id, session), NEVER)
         self.late.add(len(self.data))
         self.put(which, VoidEntry(HERE.incarnation, known | BitMap64([len(self.data)])), session)
-        self.data.append(Met(len(self.data), which.id))
+        self.data.append(MetRecord(len(self.data), which.id))
 
     @rule(pick=PICK)
     def publish_low_water(self, pick: int) -> None:

@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Any, Final
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
 _CONNECT, _CONNECTED, _SUBSCRIBE, _MESSAGE, _FLOW, _SUCCESS, _PING, _PONG = 2, 3, 4, 9, 11, 13, 18, 19
@@ -38,7 +38,7 @@ class RawReader:
         while True:
             frame = self._take(int.from_bytes(self._take(4), "big"))
             size = int.from_bytes(frame[:4], "big")
-            fields: dict[int, Any] = dict(Reader(frame[4 : 4 + size], "a command").fields())
+            fields: dict[int, Any] = dict(ByteReader(frame[4 : 4 + size], "a command").fields())
             if fields[1] == wanted:
                 return frame[4 + size :]
             if fields[1] == _PING:

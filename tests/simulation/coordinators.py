@@ -11,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.records.outcomes import (
+    Announcement,
+    Ended,
+    OpenedTransaction,
+    PartitionsFailed,
+)
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
@@ -201,7 +206,7 @@ class SimulatedOutcomes:
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         self.trouble()
         bad = self.bad_partitions([each for _, partitions in participants for each in partitions])
         if bad:
@@ -247,7 +252,7 @@ class SimulatedOutcomes:
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         self.announce(along, session, deadline)
         self.settle(ended)
         return {}

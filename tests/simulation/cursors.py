@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor import segments as segments_module
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.segments import MARKER_SEGMENT
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -63,17 +63,17 @@ def an_identity(entries_per_ledger: int = 10, topic_id: str = TOPIC_ID) -> Curso
 
 
 def owned_by(
-    identity: CursorIdentity, state: CursorState, saved: Saved | None = None, terms: PartitionTerms | None = None
+    identity: CursorIdentity, state: CursorState, saved: SavedCursor | None = None, terms: PartitionTerms | None = None
 ) -> OwnedPartition:
     """By its first owner, or by one that accepted the save of its take-over."""
     slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
-    return OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(new_session(), 1, 0)), terms)
+    return OwnedPartition(slot, identity, state, saved or SavedCursor(identity.lineage(new_session(), 1, 0)), terms)
 
 
-def taken_over(store: CursorStore, identity: CursorIdentity, found: Recovered) -> tuple[OwnedPartition, Save]:
+def taken_over(store: CursorStore, identity: CursorIdentity, found: RecoveredCursor) -> tuple[OwnedPartition, Save]:
     """Take a cursor over like `Ownership`; the save is to be committed."""
     save = store.take_over(identity, found, DEADLINE)
-    saved = found.saved or Saved(save.saved.lineage)
+    saved = found.saved or SavedCursor(save.saved.lineage)
     return owned_by(identity, found.state, saved, PartitionTerms(store=store)), save
 
 

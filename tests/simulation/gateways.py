@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pulsar_on_kafka.gateway.bundles import BUNDLES, CUT_OFF_S, Bundles, Member
+from pulsar_on_kafka.gateway.bundles import BUNDLES, CUT_OFF_S, Bundles, FleetMember
 from pulsar_on_kafka.gateway.fleet import PATIENCE_S
 
 SESSION_S = 6.0
@@ -173,7 +173,7 @@ class Gateway:
         self._held: set[int] = set()
         self._polled_s = world.now_s
         self._looked_s = 0.0
-        self._described: tuple[list[Member], bool] | None = None
+        self._described: tuple[list[FleetMember], bool] | None = None
         self._stopped_s = 0.0
 
     @property
@@ -252,7 +252,7 @@ class Gateway:
             members, stable = self._described  # what comes is of some time ago
             self.bundles.described(members, now_s, stable=stable)
         given = group.given if group.stable else {}
-        members = [Member(url, set(given.get(name, ())), name == self.name) for name, url in group.urls.items()]
+        members = [FleetMember(url, set(given.get(name, ())), name == self.name) for name, url in group.urls.items()]
         self._described = None if self.cut_off else (members, group.stable)
         self._tell()
 

@@ -13,7 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, checkpoint_beside
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, checkpoint_beside
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -63,7 +63,7 @@ class SimulatedGroup:
             self.committed.clear()
         return not self._has_members
 
-    def recover(self, log: StateLog, clock: Clock, identity: CursorIdentity) -> Recovered:
+    def recover(self, log: StateLog, clock: Clock, identity: CursorIdentity) -> RecoveredCursor:
         """The cursor as its next owner finds it."""
         commit = self.committed.get(identity.partition)
         checkpoint = checkpoint_beside(lambda: Checkpoints(log, clock).newest(identity, NEVER), commit, None)

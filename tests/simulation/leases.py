@@ -21,11 +21,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, CommitOutcomeUnknown
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.broker.subscriptions.leases.acks import Acks
+from pulsar_on_kafka.broker.subscriptions.leases.acks import LeasedAcks
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
@@ -590,7 +590,7 @@ class Process:
         self._join()
         found = world.coordinator.recover(world.state_log, world, IDENTITY)
         save = self.store.take_over(IDENTITY, found, DEADLINE)
-        saved = found.saved or Saved(save.saved.lineage)
+        saved = found.saved or SavedCursor(save.saved.lineage)
         try:
             self.member.commit({0: save.commit})
         except CommitOutcomeUnknown:
@@ -801,7 +801,7 @@ class Process:
     def not_told(self, heard_since: int) -> set[int]:
         """What its application acknowledged, and no report in the log says for the last time: what an owner says not to
         have heard is told again, by who has not heard of a seek that comes behind that, too."""
-        lessee, found = self.leasing.lessee, Acks()
+        lessee, found = self.leasing.lessee, LeasedAcks()
         lessee._acks.add_untold(0, lessee._unwritten, found)
         said = [decode(value) for _, value in self.world.deliveries]
         since = max((each.since for each in said if isinstance(each, SavedNotice)), default=0)

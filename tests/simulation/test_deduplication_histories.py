@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
-from pulsar_on_kafka.broker.deduplication.journal import Recovered, SequenceJournal
+from pulsar_on_kafka.broker.deduplication.journal import RecoveredSequence, SequenceJournal
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.broker.metadata.topics import Topic
@@ -234,7 +234,7 @@ class History:
         if self.opening and self.rng.random() < 0.03:
             raise Died
 
-    def recover(self) -> Recovered:
+    def recover(self) -> RecoveredSequence:
         """By the first one whose process lives long enough."""
         while True:
             self.epoch += 1
@@ -446,7 +446,7 @@ class History:
             self.look_up(list(self.known.undecided))
         end = len(self.log.records)
         upto, known = self.known.known_upto(end), self.known
-        noted = Recovered(known.stored, upto, {}, known.absent, known.forgotten_upto)
+        noted = RecoveredSequence(known.stored, upto, {}, known.absent, known.forgotten_upto)
         last = final and noted.upto == end and not known.gave_up
         self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.never(), final=last)
 
@@ -546,7 +546,7 @@ def test_a_paused_former_holder_does_not_disturb_the_next_one() -> None:
         history.log.append(sequence, NAME)
     history.open()
     # The former holder wakes up and writes down what it believes.
-    former = {0: Recovered(99, len(history.log.records) + 10)}
+    former = {0: RecoveredSequence(99, len(history.log.records) + 10)}
     history.journal.save(TOPIC, NAME, history.epoch - 1, former, Deadline.never(), final=True)
     history.open()
     assert history.known.stored == 4
@@ -559,7 +559,7 @@ def test_a_name_that_went_on_without_deduplication_begins_anew() -> None:
     history.journal.forget(TOPIC, NAME, Deadline.never())
     history.log.append(77, NAME)
     found = history.journal.recover(TOPIC, NAME, 9, [0], Deadline.never())
-    assert found == {0: Recovered(-1, 2)}
+    assert found == {0: RecoveredSequence(-1, 2)}
 
 
 def test_each_next_holder_knows_all_ids_that_an_aborted_transaction_gave_back() -> None:

@@ -165,7 +165,8 @@ class JudgedLog(WatchedLog):
 
 
 class SeenUse:
-    """Implements `LogUse`: the others have their turns before each answer, and it fails sometimes."""
+    """Implements `TrimmingCluster` and `RetirementCluster`: the others have their turns before each answer, and it
+    fails sometimes."""
 
     def __init__(self, world: World, actor: Actor | None, rng: random.Random) -> None:
         self._world = world

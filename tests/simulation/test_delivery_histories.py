@@ -23,7 +23,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import CommitOutcomeUnknown, LayerError
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
@@ -153,7 +153,7 @@ class Process:
         self.member = Membership(world, lambda failure: self.saver.committed(failure))
         found = world.group.recover(world.log, world, IDENTITY)
         save = self.store.take_over(IDENTITY, found, DEADLINE)
-        saved = found.saved or Saved(save.saved.lineage)
+        saved = found.saved or SavedCursor(save.saved.lineage)
         self.member.commit({0: save.commit})
         world.perhaps_die()
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))

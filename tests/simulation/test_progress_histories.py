@@ -13,7 +13,7 @@ import pytest
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
 from pulsar_on_kafka.broker.replication_state.progress import (
     Progress,
@@ -244,11 +244,11 @@ class _World:
                         self.fold(here, there)
 
 
-def _has(acks: Acks | None, position: int, index: int) -> bool:
+def _has(acks: ReplicatedAcks | None, position: int, index: int) -> bool:
     return acks is not None and (acks.has(position) or bool(acks.batches.get(position, (0, 0))[1] >> index & 1))
 
 
-def _acknowledge(state: CursorState, found: Acks) -> None:
+def _acknowledge(state: CursorState, found: ReplicatedAcks) -> None:
     for block, bitmap in found.bitmaps.items():
         state.acknowledge([block * found.size + entry for entry in bitmap])
     state.acknowledge_batches({offset: BatchAckSet(*each) for offset, each in found.batches.items()})

@@ -14,7 +14,7 @@ import pytest
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.batches import is_marker
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
@@ -119,7 +119,7 @@ class Consumer:
         self.log = log
         identity = CursorIdentity(HERE.topic, 0, "s", "t", "x" * 22, HERE.incarnation, 2, 10)
         slot = PartitionSlot(HERE.topic, 0, -1, LedgerLayout(HERE.incarnation, 10))
-        self.owned = OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)))
+        self.owned = OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
         self.acked: set[int] = set()
         self.out: list[int] = []
         self.fetched = 0

@@ -18,7 +18,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.broker.transactions.buffer.cleaning import BufferCleaning
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.buffer.model import Met
+from pulsar_on_kafka.broker.transactions.buffer.model import MetRecord
 from pulsar_on_kafka.broker.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
@@ -118,7 +118,7 @@ class Coordinator:
         txn.finished = True
 
 
-def records(logs: Logs, number: int, start: int, end: int) -> list[Met]:
+def records(logs: Logs, number: int, start: int, end: int) -> list[MetRecord]:
     return [met_of(r.offset, r.value)[0] for run in logs.data.read(DATA, number, start, end, NEVER) for r in run]
 
 
@@ -126,7 +126,7 @@ def open_keys(number: int, txn: Txn, entries: BufferEntries) -> list[Transaction
     return entries.keys_of(OUT[number], txn.id, BufferKind.OPEN)
 
 
-def not_marker(met: Met) -> bool:
+def not_marker(met: MetRecord) -> bool:
     return met.ended is None
 
 

@@ -14,10 +14,16 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
-from pulsar_on_kafka.broker.transactions.effects.outcome_writer import LoggedOutcomes, Look, LookBudget
-from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.effects.outcome_writer import LoggedOutcomes, LookBudget, PartitionScan
+from pulsar_on_kafka.broker.transactions.records.outcomes import (
+    Announcement,
+    Ended,
+    OpenedTransaction,
+    Outcomes,
+    PartitionsFailed,
+)
 from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -74,15 +80,17 @@ class Data:
             raise PartitionsFailed(bad, "simulated")
         self._judge.trouble()
 
-    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+    def look_through(
+        self, looks: Sequence[PartitionScan], deadline: Deadline
+    ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
         self._judge.trouble()
         wanted = [look.where for look in looks]
         missing = self._judge.bad_partitions(wanted) | self._history.beyond_the_time(wanted)
         return {look.where: self._found(look) for look in looks if look.where not in missing}
 
-    def _found(self, look: Look) -> Mapping[TxnId, Rebuilt]:
+    def _found(self, look: PartitionScan) -> Mapping[TxnId, Rebuilt]:
         records = enumerate(self._sent[look.where.partition][look.start : look.end], look.start)
-        return rebuild(Met(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns)
+        return rebuild(MetRecord(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns)
 
 
 class JudgedOutcomes(LoggedOutcomes):
@@ -95,7 +103,7 @@ class JudgedOutcomes(LoggedOutcomes):
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         opened = super().announce(participants, session, deadline)
         self._judge.announce(participants, session, deadline)
         return opened
@@ -114,7 +122,7 @@ class JudgedOutcomes(LoggedOutcomes):
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         try:
             opened = super().settle_buffers(ended, session, deadline, along)
         except PartitionsFailed as failure:

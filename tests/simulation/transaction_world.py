@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -166,9 +166,9 @@ class World:
         kafka_cleans(log, topic, self.clock, self.rng)
 
 
-def met_of(offset: int, value: bytes | None) -> tuple[Met, Unit]:
+def met_of(offset: int, value: bytes | None) -> tuple[MetRecord, Unit]:
     most, least, ended, position, index = json.loads(value or b"")
-    return Met(offset, TxnId(most, least), ended), (position, index)
+    return MetRecord(offset, TxnId(most, least), ended), (position, index)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from pulsar_on_kafka.base.errors import InvalidTxnStatus
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionClient
 from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_spark.writing.batch_journal import Batch, BatchJournal
+from pulsar_on_kafka_spark.writing.batch_journal import BatchJournal, MicroBatch
 from pulsar_on_kafka_spark.writing.writer import JobAttempts
 from tests.spark.test_writing import read
 from tests.steps import Unique
@@ -194,12 +194,12 @@ def test_a_driver_that_was_taken_for_dead_cannot_commit_its_batch(
     write(numbers(spark, 0, 10), 0)
     former = BatchJournal(admin.node, TopicName.parse(topic), query, soon())
     its_transaction = admin.node.transactions.client(soon()).begin(_MINUTE_MS, soon())
-    assert former.enter(its_transaction, Batch("", 1), soon()) is not None  # and here it pauses
+    assert former.enter(its_transaction, MicroBatch("", 1), soon()) is not None  # and here it pauses
     write(numbers(spark, 10, 20), 1)
     with pytest.raises(InvalidTxnStatus):
         its_transaction.commit(soon())
     its_next = admin.node.transactions.client(soon()).begin(_MINUTE_MS, soon())
-    assert former.enter(its_next, Batch("", 1), soon()) is None
+    assert former.enter(its_next, MicroBatch("", 1), soon()) is None
     its_next.abort(soon())
     assert former.written("", soon()) == 1
     assert texts(client, topic) == list(range(20))
@@ -211,7 +211,7 @@ def test_a_batch_whose_transaction_was_aborted_is_written(
     topic, query = unique(), unique("q")[-40:]
     journal = BatchJournal(admin.node, TopicName.parse(topic), query, soon())
     begun = admin.node.transactions.client(soon()).begin(_MINUTE_MS, soon())
-    assert journal.enter(begun, Batch("", 5), soon()) is not None
+    assert journal.enter(begun, MicroBatch("", 5), soon()) is not None
     begun.abort(soon())
     assert journal.written("", soon()) is None
     write = pulsar_batches(service_url=service_url, topic=topic, schema="bytes", transaction=True, queryName=query)

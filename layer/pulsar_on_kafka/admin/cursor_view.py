@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SavedLedger
@@ -150,7 +150,7 @@ def _acknowledged(state: CursorState, start: int, end: int) -> int:
 
 def view_of(
     partition: int,
-    cursor: Recovered,
+    cursor: RecoveredCursor,
     layout: LedgerLayout,
     start: int,
     end: int,
@@ -180,7 +180,7 @@ def view_of(
     )
 
 
-def _ledgers(partition: int, cursor: Recovered, layout: LedgerLayout) -> Iterator[LedgerCost]:
+def _ledgers(partition: int, cursor: RecoveredCursor, layout: LedgerLayout) -> Iterator[LedgerCost]:
     state = cursor.state
     segments: dict[int, SavedLedger] = cursor.saved.segments if cursor.saved is not None else {}
     for index in sorted(state.ledgers_with_state()):

@@ -27,7 +27,7 @@ INBOX: Final = 100
 """Messages that are read ahead."""
 
 
-class Reading:
+class TopicReading:
     """A reading goes through what a topic's readers see, in order. Memory: `INBOX` messages, and what a `Tail` says."""
 
     def __init__(self, reader: Reader) -> None:
@@ -52,7 +52,7 @@ class MessageAdmin(AdminContext):
     @contextmanager
     def read_messages(
         self, topic: str, *, start: NativeMessageId | int = NativeMessageId.earliest
-    ) -> Iterator[Reading]:
+    ) -> Iterator[TopicReading]:
         """Read a topic, or one partition of it, from a message id on (that message included), or from a time on (Unix
         ms). An id that names a partition has that one read alone. What is encrypted comes encrypted.
 
@@ -63,7 +63,7 @@ class MessageAdmin(AdminContext):
         with pulsar_errors():
             name, place, starts = self._beginning(topic, start, self._deadline())
         with self._session() as session:
-            yield Reading(reader_of(session, name, place, starts))
+            yield TopicReading(reader_of(session, name, place, starts))
 
     def _beginning(
         self, topic: str, start: NativeMessageId | int, deadline: Deadline

@@ -9,7 +9,7 @@ from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, UnreadableCursor
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, UnreadableCursor
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_transfer import compare_subscription
@@ -361,7 +361,7 @@ class SubscriptionAdmin(AdminContext):
         self,
         subscription: Subscription,
         partition: int,
-        cursor: Recovered,
+        cursor: RecoveredCursor,
         log: tuple[int, int],
         owner: str,
         unreadable: str,
@@ -404,7 +404,7 @@ class SubscriptionAdmin(AdminContext):
         return self.node.memberships.live_cursors.change(subscription, on, deadline)
 
 
-def _saved_in(cursor: Recovered) -> str:
+def _saved_in(cursor: RecoveredCursor) -> str:
     return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
 
 

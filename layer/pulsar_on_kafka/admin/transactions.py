@@ -14,8 +14,8 @@ from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met, look_over
-from pulsar_on_kafka.broker.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord, look_over
+from pulsar_on_kafka.broker.transactions.buffer.verify import BufferDifference, Rebuilt, compare, rebuild
 from pulsar_on_kafka.broker.transactions.coordinator.rules import OPEN
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, txn_id
 from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
@@ -62,10 +62,10 @@ class VerifiedBuffer:
     end: int
     transactions: int
     records: int
-    differences: tuple[Difference, ...]
+    differences: tuple[BufferDifference, ...]
 
     @property
-    def harmful(self) -> tuple[Difference, ...]:
+    def harmful(self) -> tuple[BufferDifference, ...]:
         """Those that are not explained by a transaction that is just being ended."""
         return tuple(difference for difference in self.differences if not difference.finding.is_harmless)
 
@@ -101,7 +101,7 @@ class BufferCheck:
         records = sum(len(each.offsets) + len(each.late) for each in log.values())
         return VerifiedBuffer(where, start, end, len(log), records, tuple(found))
 
-    def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[Difference]:
+    def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[BufferDifference]:
         return self._node.looking.buffers.ask(
             where.topic, lambda entries: compare(where, log, start, entries), Deadline.after(_ASKING_S)
         )
@@ -110,7 +110,7 @@ class BufferCheck:
         ends = self._node.admin.end_offsets(self._topic.kafka_topic, [partition], Deadline.after(_ASKING_S))
         return ends[partition]
 
-    def _met(self, partition: int, start: int, end: int) -> Iterator[Met]:
+    def _met(self, partition: int, start: int, end: int) -> Iterator[MetRecord]:
         """The transactional records and markers in [start, end), a piece in memory at a time."""
         for first in range(start, end, _PIECE):
             last = min(end, first + _PIECE)

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.base.listener import Listener
 from pulsar_on_kafka.base.worker import aside
 
@@ -120,7 +120,7 @@ class AsgiServer:
     """Listens from when it is made until `close`. Memory: 200 connections at most, others get 503, and what `Listener`
     says."""
 
-    def __init__(self, name: str, address: Address, app: Any, tls: Tls, **more: Any) -> None:
+    def __init__(self, name: str, address: Address, app: Any, tls: ServerTls, **more: Any) -> None:
         """Port 0 is a free one; `name` is the thread's; `more` is for uvicorn.
 
         Raises InvalidOption: the port is taken, the address is not one of this machine's, or the certificate is none.

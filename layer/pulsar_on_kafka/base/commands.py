@@ -35,7 +35,7 @@ class _Command(Generic[_T]):
             self._future.set_exception(reason)
 
 
-class Commands:
+class CommandQueue:
     """Any thread runs commands and wakes; the serving thread executes and waits.
 
     Memory: one entry for each caller that waits for an outcome.

@@ -29,7 +29,7 @@ MAX_ANSWERED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class ServerTls:
     """How a server encrypts its connections.
 
     Args:
@@ -55,7 +55,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard(Tls):
+class HttpGuard(ServerTls):
     """The guard of an HTTP server requires a token of those who ask, and encrypts the connections.
 
     Args:
@@ -92,7 +92,7 @@ def read_token(path: str) -> str:
     return token
 
 
-OPEN: Final = Guard()
+OPEN: Final = HttpGuard()
 """Plain HTTP, for everybody who reaches it."""
 
 
@@ -175,7 +175,7 @@ class _Handler(WSGIRequestHandler):
 class HttpServer:
     """Listens from when it is made until `close`. A client has ten seconds for its request's head."""
 
-    def __init__(self, host: str, port: int, app: Application, guard: Guard = OPEN, option: str = "--port") -> None:
+    def __init__(self, host: str, port: int, app: Application, guard: HttpGuard = OPEN, option: str = "--port") -> None:
         """`port` 0: a free one; `option` is what names it.
 
         Raises:

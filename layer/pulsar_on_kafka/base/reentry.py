@@ -15,7 +15,7 @@ from typing import Final
 from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.base.forks import after_fork_in_child
 
-_GUARDS: Final[set[weakref.ref[Guard]]] = set()
+_GUARDS: Final[set[weakref.ref[ReentryGuard]]] = set()
 _INTERRUPTED: Final = (
     "a signal handler has interrupted a call of this package that it cannot interrupt here: set a flag in the handler,"
     " or make this call from another thread"
@@ -73,7 +73,7 @@ def waiting_for_room(others: Callbacks) -> Iterator[bool]:
             each.waits_for_room = False
 
 
-class Guard:
+class ReentryGuard:
     """A lock that refuses the thread which holds it. Thread-safe."""
 
     __slots__ = ("__weakref__", "lock")
@@ -98,7 +98,7 @@ def check_may_wait() -> None:
     """To be called before the main thread waits for other threads of this package, which may need what it holds.
 
     Raises:
-        Refused: it holds a `Guard`, so a signal handler has interrupted it there.
+        Refused: it holds a `ReentryGuard`, so a signal handler has interrupted it there.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return

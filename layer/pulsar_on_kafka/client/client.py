@@ -207,7 +207,7 @@ class Client(OfOneProcess):
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
         `topic` may be a list of topics or a compiled pattern, matched against `tenant/namespace/topic` (see
-        `TopicPattern`); then each topic has this subscription, and its messages come in turns.
+        `NamespacePattern`); then each topic has this subscription, and its messages come in turns.
 
         `unacked_messages_timeout_ms` is None, 0 (both: none) or 10,000 and more. Ours beyond the official arguments:
         `negative_ack_redelivery_backoff` takes the place of `negative_ack_redelivery_delay_ms`. `priority_level` is 0

@@ -28,7 +28,7 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ConsoleAccess:
     """Who may look, and whose forms are obeyed.
 
     Without a token the console listens on this machine alone, and answers to no other host name than this machine's
@@ -40,14 +40,14 @@ class Access:
     _secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @staticmethod
-    def checked(host: str, token: str) -> Access:
+    def checked(host: str, token: str) -> ConsoleAccess:
         """Raises InvalidOption: others than this machine's programs could reach it, and no token is asked for."""
         if not token and host not in _LOCAL:
             raise InvalidOption(
                 f"--console-host {host} lets others than this machine's programs at the console: say "
                 "--console-token-file, too"
             )
-        return Access(token)
+        return ConsoleAccess(token)
 
     def is_token(self, said: str) -> bool:
         return bool(self.token) and _equal(said, self.token)

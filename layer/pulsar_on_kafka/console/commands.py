@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
+class ConsoleCommands:
     """The lines begin with what leads `pok` to this cluster; `options` has no secrets."""
 
     options: tuple[str, ...] = ()

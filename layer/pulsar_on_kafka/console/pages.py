@@ -21,11 +21,11 @@ from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.client.values.texts import parse_message_id
-from pulsar_on_kafka.console.access import COOKIE, CSRF, SECURITY_HEADERS, Access
+from pulsar_on_kafka.console.access import COOKIE, CSRF, SECURITY_HEADERS, ConsoleAccess
 from pulsar_on_kafka.console.formatting import FILTERS, link, short_topic
 from pulsar_on_kafka.console.hole_map import COLUMNS, hole_map
-from pulsar_on_kafka.console.response_cache import Answer, Unanswered
-from pulsar_on_kafka.console.rows import Wanted, shown
+from pulsar_on_kafka.console.response_cache import CachedResponse, Unanswered
+from pulsar_on_kafka.console.rows import RequestedRows, shown
 from pulsar_on_kafka.console.view_model import MAX_DEAD_LETTERS_SHOWN, Site
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka_mapping.errors import MappingError
@@ -45,7 +45,7 @@ PARTITIONS: Final = 50
 class _Guarded:
     """The guard lets those in who may look, and adds the headers that keep browsers from doing more than we want."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: ConsoleAccess) -> None:
         self._app = app
         self._access = access
 
@@ -88,7 +88,7 @@ class Problem(NamedTuple):
 class Pages:
     """Handlers of requests. Each runs in a thread of Starlette's pool, 40 at most."""
 
-    def __init__(self, site: Site, access: Access, *, secure: bool) -> None:
+    def __init__(self, site: Site, access: ConsoleAccess, *, secure: bool) -> None:
         """`secure`: the console answers HTTPS."""
         self._site = site
         self._access = access
@@ -122,7 +122,7 @@ class Pages:
 
     def _subscriptions(self, request: Request) -> Response:
         said = request.query_params
-        wanted = Wanted.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
+        wanted = RequestedRows.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
         seen = self._site.look()
         listed = shown(seen.rows, wanted)
         return self._page(
@@ -292,7 +292,9 @@ class Pages:
         return next((each for each in listed if each.topic == topic and each.subscription == name), None)
 
     @staticmethod
-    def _asked(problems: list[Problem], ask: Callable[..., Answer[T]], *arguments: Any) -> Answer[T] | None:
+    def _asked(
+        problems: list[Problem], ask: Callable[..., CachedResponse[T]], *arguments: Any
+    ) -> CachedResponse[T] | None:
         """The answer; None, and a line among the problems, where there is none."""
         try:
             found = ask(*arguments)
@@ -304,7 +306,7 @@ class Pages:
         return found
 
 
-def _of(cursors: Answer[Sequence[PartitionCursor]] | None, number: int) -> PartitionCursor | None:
+def _of(cursors: CachedResponse[Sequence[PartitionCursor]] | None, number: int) -> PartitionCursor | None:
     return None if cursors is None else next((each for each in cursors.value if each.partition == number), None)
 
 
@@ -338,7 +340,7 @@ def _listed(found: Sequence[T], page: int) -> Mapping[str, Any]:
     }
 
 
-def _parameters(wanted: Wanted) -> dict[str, object]:
+def _parameters(wanted: RequestedRows) -> dict[str, object]:
     return {
         "q": wanted.words,
         "only": "" if wanted.only is Only.ALL else wanted.only.value,

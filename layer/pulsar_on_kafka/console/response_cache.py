@@ -29,7 +29,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class CachedResponse(Generic[T]):
     """An answer, when it was given (Unix time), and why there is no newer one; '' when it is as new as it should be."""
 
     value: T
@@ -42,7 +42,7 @@ class Answer(Generic[T]):
 @dataclass(slots=True)
 class _Known:
     good_until_s: float
-    answer: Answer[Any] | None = None
+    answer: CachedResponse[Any] | None = None
     failure: str = ""
     away: bool = False
 
@@ -51,7 +51,7 @@ _AWAY: Final = (ConnectError, Timeout, BrokerPersistenceError, NotConnected)
 """Errors of a cluster that does not answer; all others are its answer."""
 
 
-class Turn:
+class QuestionTurn:
     """One question at a time. While the cluster is known to be away no question is asked. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
@@ -94,7 +94,7 @@ class Answers:
     While the cluster is away the first question waits for it, and those behind fail at once, for `FRESH_S`.
     """
 
-    def __init__(self, clock: Clock, most: int, turn: Turn) -> None:
+    def __init__(self, clock: Clock, most: int, turn: QuestionTurn) -> None:
         """Those who share a `turn` ask one at a time together."""
         self._clock = clock
         self._most = most
@@ -102,7 +102,7 @@ class Answers:
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
-    def to(self, key: Hashable, ask: Callable[[], T]) -> Answer[T]:
+    def to(self, key: Hashable, ask: Callable[[], T]) -> CachedResponse[T]:
         """The answer to what `key` names, which is asked when it is not known well enough; an older one, with the
         reason, where that fails.
 
@@ -129,10 +129,10 @@ class Answers:
 
     def _asked(self, key: Hashable, ask: Callable[[], T]) -> _Known:
         began_s = self._clock.monotonic()
-        answer: Answer[Any] | None
+        answer: CachedResponse[Any] | None
         away = False
         try:
-            answer, failure = Answer(ask(), self._clock.now_ms()), ""
+            answer, failure = CachedResponse(ask(), self._clock.now_ms()), ""
         except PulsarException as reason:
             answer, failure = self._old(key).answer, str(reason) or type(reason).__name__
             away = isinstance(reason, _AWAY)
@@ -159,7 +159,7 @@ class Answers:
             return self._known.get(key, _Known(float("-inf")))
 
     @staticmethod
-    def _given(known: _Known, failure: str, *, away: bool) -> Answer[T]:
+    def _given(known: _Known, failure: str, *, away: bool) -> CachedResponse[T]:
         if known.answer is None:
             raise Unanswered(failure, away=away)
-        return Answer(cast("T", known.answer.value), known.answer.at_ms, failure, away)
+        return CachedResponse(cast("T", known.answer.value), known.answer.at_ms, failure, away)

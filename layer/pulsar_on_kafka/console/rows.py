@@ -59,7 +59,7 @@ def rows_of(subscriptions: Iterable[SubscriptionOverview]) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedRows:
     """What a browser wants to see; whatever it says, this is well-formed."""
 
     words: str = ""
@@ -69,9 +69,9 @@ class Wanted:
     page: int = 1
 
     @staticmethod
-    def of(words: str, only: str, sort: str, page: str) -> Wanted:
+    def of(words: str, only: str, sort: str, page: str) -> RequestedRows:
         column = sort.removeprefix("-")
-        return Wanted(
+        return RequestedRows(
             words[:200],
             Only(only) if only in {each.value for each in Only} else Only.ALL,
             Order(column) if column in {each.value for each in Order} else Order.BACKLOG,
@@ -105,7 +105,7 @@ class Shown:
         return (self.page - 1) * PAGE + 1
 
 
-def shown(listed: Sequence[Row], wanted: Wanted) -> Shown:
+def shown(listed: Sequence[Row], wanted: RequestedRows) -> Shown:
     """Those of `rows_of` whose topic, name, type or processes have all of the words."""
     words = wanted.words.lower().split()
     named = [row for row in listed if all(word in row.text for word in words)] if words else listed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer
-from pulsar_on_kafka.base.http_server import Guard
-from pulsar_on_kafka.console.access import Access
+from pulsar_on_kafka.base.http_server import HttpGuard
+from pulsar_on_kafka.console.access import ConsoleAccess
 from pulsar_on_kafka.console.pages import Pages
 from pulsar_on_kafka.console.view_model import Site
 
@@ -12,12 +12,12 @@ from pulsar_on_kafka.console.view_model import Site
 class ConsoleServer(AsgiServer):
     """Listens from when it is made until `close`."""
 
-    def __init__(self, host: str, port: int, site: Site, guard: Guard) -> None:
+    def __init__(self, host: str, port: int, site: Site, guard: HttpGuard) -> None:
         """`port` 0: a free one. `guard` has the token and the certificate.
 
         Raises InvalidOption: others could reach it and there is no token, the port is taken, the address is not one of
             this machine's, or the certificate is none.
         """
-        access = Access.checked(host, guard.token)
+        access = ConsoleAccess.checked(host, guard.token)
         app = Pages(site, access, secure=bool(guard.certificate)).app()
         super().__init__("pok-console-http", Address(host, port, "--console-port"), app, guard)

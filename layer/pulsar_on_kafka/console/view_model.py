@@ -28,8 +28,8 @@ from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
-from pulsar_on_kafka.console.commands import Commands
-from pulsar_on_kafka.console.response_cache import Answer, Answers, Turn, Unanswered
+from pulsar_on_kafka.console.commands import ConsoleCommands
+from pulsar_on_kafka.console.response_cache import Answers, CachedResponse, QuestionTurn, Unanswered
 from pulsar_on_kafka.console.rows import Row, rows_of
 from pulsar_on_kafka.service.role_owners import RoleOwner, role_owners
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
@@ -51,7 +51,7 @@ _READ_MS: Final = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GatheredOverview:
     """What was gathered last, and why nothing newer was; '' where the last pass went well."""
 
     overview: Overview | None
@@ -84,13 +84,15 @@ class Site:
     """Thread-safe. Memory: an overview, the cursors of `MAX_CURSORS` subscriptions, `MAX_RESPONSES` other answers of
     hundreds of rows each at most, and what a `Gatherer` says."""
 
-    def __init__(self, where: str, commands: Commands, clock: Clock | None = None, *, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, where: str, commands: ConsoleCommands, clock: Clock | None = None, *, every_s: float = EVERY_S
+    ) -> None:
         """`where` is how people call the cluster. `every_s`: between two passes while somebody looks."""
         self.where = where
         self.every_s = every_s
         self.commands = commands
         self._tell_time_by(clock or SystemClock())
-        self._seen = Seen(None, (), "not connected yet")
+        self._seen = GatheredOverview(None, (), "not connected yet")
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
@@ -100,25 +102,25 @@ class Site:
         """What is shown was gathered, or stands in the cluster, by the brokers' clock; this machine's until one is
         reached."""
         self.clock = clock
-        self._turn = turn = Turn(clock)
+        self._turn = turn = QuestionTurn(clock)
         self._cursors = Answers(clock, MAX_CURSORS, turn)
         self._answers = Answers(clock, MAX_RESPONSES, turn)
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
-        self._seen = Seen(None, (), failure)
+        self._seen = GatheredOverview(None, (), failure)
 
     def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
         """Look at what is gathered from now on, until `close`."""
         self._admin = admin
         self._tell_time_by(admin.node.clock)
-        self._seen = Seen(None, (), "")
+        self._seen = GatheredOverview(None, (), "")
         self._gatherer = gatherer
         self._worker.start()
 
     def show(self, overview: Overview, failure: str = "") -> None:
         """Show this one, which was gathered elsewhere."""
-        self._seen = Seen(overview, rows_of(overview.subscriptions), failure)
+        self._seen = GatheredOverview(overview, rows_of(overview.subscriptions), failure)
 
     def close(self, deadline: Deadline) -> None:
         """Ask the cluster nothing more; a second call does nothing."""
@@ -129,7 +131,7 @@ class Site:
 
     # The overview -------------------------------------------------------------------------------------------------
 
-    def look(self) -> Seen:
+    def look(self) -> GatheredOverview:
         """What is known; asking for it makes sure that it is gathered anew soon."""
         self._looked_s = self.clock.monotonic()
         if self._looked_s - self._passed_s > self.every_s:
@@ -145,7 +147,7 @@ class Site:
             self._turn.back()
         except Exception as failure:
             seen = self._seen
-            self._seen = Seen(seen.overview, seen.rows, str(failure) or type(failure).__name__)
+            self._seen = GatheredOverview(seen.overview, seen.rows, str(failure) or type(failure).__name__)
             if isinstance(failure, StoreError):
                 self._turn.away(self._seen.failure, _PASS_S)  # until the next pass
             raise
@@ -158,25 +160,25 @@ class Site:
 
     # Questions: each raises Unanswered ----------------------------------------------------------------------------
 
-    def stats(self, topic: str, name: str) -> Answer[SubscriptionStats]:
+    def stats(self, topic: str, name: str) -> CachedResponse[SubscriptionStats]:
         return self._asked(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
 
-    def cursors(self, topic: str, name: str) -> Answer[Sequence[PartitionCursor]]:
+    def cursors(self, topic: str, name: str) -> CachedResponse[Sequence[PartitionCursor]]:
         return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
 
-    def consumers(self, topic: str, name: str) -> Answer[Sequence[ConsumerStats]]:
+    def consumers(self, topic: str, name: str) -> CachedResponse[Sequence[ConsumerStats]]:
         return self._asked(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
 
-    def holder(self, topic: str, name: str, partition: int, offset: int) -> Answer[EntryHolder | None]:
+    def holder(self, topic: str, name: str, partition: int, offset: int) -> CachedResponse[EntryHolder | None]:
         return self._asked(
             ("holder", topic, name, partition, offset), lambda admin: admin.entry_holder(topic, name, partition, offset)
         )
 
-    def held(self, topic: str, name: str) -> Answer[Sequence[TransactionInPendingAck]]:
+    def held(self, topic: str, name: str) -> CachedResponse[Sequence[TransactionInPendingAck]]:
         """What transactions hold of a subscription."""
         return self._asked(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
 
-    def retained(self, topic: str) -> Answer[Retained]:
+    def retained(self, topic: str) -> CachedResponse[Retained]:
         def ask(admin: AdminClient) -> Retained:
             minutes, megabytes = (
                 admin.get_policy(topic, policy.name, applied_value=True)
@@ -186,7 +188,7 @@ class Site:
 
         return self._asked(("ledgers", topic), ask)
 
-    def message(self, topic: str, wanted: NativeMessageId) -> Answer[Sequence[ShownMessage]]:
+    def message(self, topic: str, wanted: NativeMessageId) -> CachedResponse[Sequence[ShownMessage]]:
         """The messages of one entry, `MAX_SHOWN_OF_AN_ENTRY` at most; none where readers see none there."""
 
         def ask(admin: AdminClient) -> Sequence[ShownMessage]:
@@ -201,7 +203,7 @@ class Site:
 
         return self._asked(("message", topic, wanted.ledger_id(), wanted.entry_id()), ask)
 
-    def dead_letter_topics(self) -> Answer[Sequence[DeadLetterTopic]]:
+    def dead_letter_topics(self) -> CachedResponse[Sequence[DeadLetterTopic]]:
         overview = self._seen.overview
         tenants = overview.tenants if overview is not None else ("public",)
         return self._asked(
@@ -209,11 +211,11 @@ class Site:
             lambda admin: [found for tenant in tenants for found in admin.dead_letter_topics(tenant)],
         )
 
-    def dead_letters(self, topic: str) -> Answer[Sequence[DeadLetter]]:
+    def dead_letters(self, topic: str) -> CachedResponse[Sequence[DeadLetter]]:
         """The oldest ones that are left, `MAX_DEAD_LETTERS_SHOWN` at most."""
         return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
 
-    def transactions(self) -> Answer[Sequence[OpenTransaction]]:
+    def transactions(self) -> CachedResponse[Sequence[OpenTransaction]]:
         """Those that are not finished, the oldest first, `_MAX_TRANSACTIONS` at most."""
 
         def ask(admin: AdminClient) -> Sequence[OpenTransaction]:
@@ -225,7 +227,7 @@ class Site:
 
         return self._asked(("transactions",), ask)
 
-    def roles(self) -> Answer[Mapping[RoleName, Sequence[RoleOwner]]]:
+    def roles(self) -> CachedResponse[Mapping[RoleName, Sequence[RoleOwner]]]:
         def ask(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
             with pulsar_errors():
                 return role_owners(admin.node.admin, admin.node.settings.instance, Deadline.after(10.0))
@@ -240,7 +242,7 @@ class Site:
         self._answers.forget()
         return done
 
-    def _asked(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> Answer[T]:
+    def _asked(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> CachedResponse[T]:
         return self._answers.to(key, lambda: ask(self._connected()))
 
     def _connected(self) -> AdminClient:

@@ -91,7 +91,7 @@ class TokenKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GatewayAccess:
     """Who may connect, and who of them may administer over REST.
 
     Args:
@@ -132,7 +132,7 @@ class Access:
 
 
 _OTHER_CHARACTERS: Final = re.compile(rb"[^A-Za-z0-9_.-]")
-EVERYBODY: Final = Access()
+EVERYBODY: Final = GatewayAccess()
 """Nobody has to log in."""
 
 

@@ -46,7 +46,7 @@ def url_of(client_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FleetMember:
     """A living member of the fleet's group, as Kafka describes it. `ours`: it is this gateway's own membership."""
 
     url: str
@@ -95,7 +95,7 @@ class Bundles:
         self._own.clear()
         self._settled = False
 
-    def described(self, members: Collection[Member], now_s: float, *, stable: bool) -> None:
+    def described(self, members: Collection[FleetMember], now_s: float, *, stable: bool) -> None:
         """What Kafka says of the group. In the middle of a change it says of others only that they are there."""
         self._heard_s = now_s
         alone = all(member.ours for member in members)

@@ -25,12 +25,12 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
-from pulsar_on_kafka.gateway.access import Access, Login
+from pulsar_on_kafka.gateway.access import GatewayAccess, Login
 from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
 from pulsar_on_kafka.gateway.bounds.loop_slices import LoopSlice, steps
-from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
+from pulsar_on_kafka.gateway.bounds.outgoing import OutgoingBytes
 from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
@@ -39,9 +39,16 @@ from pulsar_on_kafka.gateway.error_codes import told
 from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.fleet import Sharing
 from pulsar_on_kafka.gateway.handles import Handles, Opening
-from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
+from pulsar_on_kafka.gateway.producers import (
+    Left,
+    OpenedProducer,
+    ProducerCallbacks,
+    WireProducer,
+    access_mode,
+    open_producer,
+)
 from pulsar_on_kafka.gateway.rate_meter import Meter, time_text
-from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions, txn_fields, txn_of
+from pulsar_on_kafka.gateway.transactions import GatewayTransactions, RoleTransactions, txn_fields, txn_of
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
@@ -92,7 +99,7 @@ _VERSION: Final = f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ConnectionContext:
     """What the connections of a gateway share."""
 
     node: Node
@@ -101,8 +108,8 @@ class Serving:
     sharing: Sharing
     address: str
     """The URL that clients are told to connect to."""
-    access: Access
-    transactions: OpenTransactions
+    access: GatewayAccess
+    transactions: GatewayTransactions
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
     watchers: TopicWatchers
@@ -115,13 +122,13 @@ class Serving:
 
 class Connection(asyncio.Protocol):
     """Memory: `MAX_SENDS_IN_FLIGHT` messages under way and one read of the socket, a frame that is not complete, and
-    what `Outgoing` says."""
+    what `OutgoingBytes` says."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: ConnectionContext) -> None:
         self._serving = serving
         self._node = serving.node
         self._cutter = FrameCutter(MAX_CONNECT_BYTES)
-        self._frames = Outgoing(serving.loop, self._has_room_again)
+        self._frames = OutgoingBytes(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
         self._client = ""
@@ -618,7 +625,7 @@ class Connection(asyncio.Protocol):
     def _open_producer(self, asked: Any, mode: AccessMode, opening: Opening[WireProducer]) -> None:
         number, waiting = asked.producer_id, self._serving.waiting
 
-        def opened(name: str, bundle: int, found: Opened | None) -> None:
+        def opened(name: str, bundle: int, found: OpenedProducer | None) -> None:
             self._one_came()
             if found is None:
                 self._wait_on(opening)
@@ -652,7 +659,13 @@ class Connection(asyncio.Protocol):
         begin()
 
     def _admitted(
-        self, asked: Any, mode: AccessMode, name: str, bundle: int, found: Opened, opening: Opening[WireProducer]
+        self,
+        asked: Any,
+        mode: AccessMode,
+        name: str,
+        bundle: int,
+        found: OpenedProducer,
+        opening: Opening[WireProducer],
     ) -> None:
         number = asked.producer_id
         self._wait_no_more(number)
@@ -667,8 +680,10 @@ class Connection(asyncio.Protocol):
         self._opened(producer, asked.request_id, found.schema_version)
         self._follow_if_moved(bundle)
 
-    def _made_producer(self, opening: Opening[WireProducer], name: str, bundle: int, found: Opened) -> WireProducer:
-        heard = Heard(
+    def _made_producer(
+        self, opening: Opening[WireProducer], name: str, bundle: int, found: OpenedProducer
+    ) -> WireProducer:
+        heard = ProducerCallbacks(
             under_way=self._records_under_way,
             answered=self._records_answered,
             lost=lambda: self._soon(partial(self._producer_lost, opening)),

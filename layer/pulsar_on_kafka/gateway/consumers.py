@@ -36,7 +36,7 @@ from pulsar_on_kafka.client.consumer.message_positions import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
-from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
+from pulsar_on_kafka.gateway.bounds.outgoing import OutgoingBytes
 from pulsar_on_kafka.gateway.bounds.properties import properties_of
 from pulsar_on_kafka.gateway.entry_encoder import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.rate_meter import Meter
@@ -87,7 +87,7 @@ class Wire:
     """How a consumer's client is reached. `lost` is called, by any thread, when it has to open the consumer anew."""
 
     topic: str
-    frames: Outgoing
+    frames: OutgoingBytes
     lost: Callable[[], None]
     bundle: int
     entries: OutgoingEntries
@@ -331,7 +331,7 @@ class WireConsumer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EntryPlace:
     node: Node
     topic: Topic
     partition: int | None
@@ -365,7 +365,7 @@ class SubscriptionConsumer:
     but for acknowledgements."""
 
     def __init__(
-        self, place: Place, subscription: Subscription, member: SubscriptionMember, endpoint: WireEndpoint
+        self, place: EntryPlace, subscription: Subscription, member: SubscriptionMember, endpoint: WireEndpoint
     ) -> None:
         self.endpoint = endpoint
         self.goes_on_at: int | None = None
@@ -536,7 +536,7 @@ class ReadingConsumer:
     and it has a mark-delete position, by which a client tells that there is more.
     """
 
-    def __init__(self, place: Place, tail: Tail, endpoint: WireEndpoint, start: int) -> None:
+    def __init__(self, place: EntryPlace, tail: Tail, endpoint: WireEndpoint, start: int) -> None:
         self.endpoint = endpoint
         self._place = place
         self._tail = tail
@@ -612,7 +612,7 @@ def open_consumer(
         admit_schema(node, topic, schema_info(asked.schema), deadline)
     if topic.partitioned and name.partition < 0:
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
-    place = Place(node, topic, name.partition if name.partition >= 0 else None)
+    place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None)
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
     endpoint.metadata = properties
     endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
@@ -674,7 +674,7 @@ def _rules(asked: Any) -> DeliveryRules:
 
 
 def _reader(
-    place: Place, asked: Any, endpoint: WireEndpoint, goes_on_at: int | None, deadline: Deadline
+    place: EntryPlace, asked: Any, endpoint: WireEndpoint, goes_on_at: int | None, deadline: Deadline
 ) -> ReadingConsumer:
     if goes_on_at is not None:
         start = goes_on_at
@@ -690,7 +690,7 @@ def _reader(
     return ReadingConsumer(place, tail, endpoint, start)
 
 
-def _begin(place: Place, asked: Any, deadline: Deadline) -> int:
+def _begin(place: EntryPlace, asked: Any, deadline: Deadline) -> int:
     """The offset of an entry that a client names; behind the last one for latest, and where nothing is kept."""
     said, partitions = native_id(asked), [place.number]
     if said == NativeMessageId.latest or not place.topic.name.is_persistent:
@@ -700,11 +700,11 @@ def _begin(place: Place, asked: Any, deadline: Deadline) -> int:
     return starts[place.number]
 
 
-def _begin_at_time(place: Place, since_ms: int, deadline: Deadline) -> int:
+def _begin_at_time(place: EntryPlace, since_ms: int, deadline: Deadline) -> int:
     if not place.topic.name.is_persistent:
         return _end(place, deadline)
     return TopicPositions(place.node, place.topic).at_time([place.number], since_ms, deadline)[place.number]
 
 
-def _end(place: Place, deadline: Deadline) -> int:
+def _end(place: EntryPlace, deadline: Deadline) -> int:
     return place.node.admin.end_offsets(place.topic.kafka_topic, [place.number], deadline)[place.number]

@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import is_over, process_of, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.bundles import Bundles, Member, member_name, url_of
-from pulsar_on_kafka.gateway.peers import Peers
+from pulsar_on_kafka.gateway.bundles import Bundles, FleetMember, member_name, url_of
+from pulsar_on_kafka.gateway.peers import FleetPeers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.work_assignment import Assignment, SharedWork
 from pulsar_on_kafka_mapping.state.instances import Instance
@@ -60,7 +60,7 @@ class Sharing:
         self._changed = changed
         self._lock = threading.Lock()
         self._bundles = Bundles(url)
-        self._peers = Peers(loop, node.clock, self._tell)
+        self._peers = FleetPeers(loop, node.clock, self._tell)
         self._waiting: list[_Waiting] = []
         self._again: asyncio.TimerHandle | None = None
         self._handed_over = threading.Event()
@@ -148,13 +148,13 @@ class Sharing:
         self._tell_loop()
         return math.inf if settled else _CHECK_INTERVAL_S
 
-    def _describe(self) -> tuple[list[Member], bool]:
+    def _describe(self) -> tuple[list[FleetMember], bool]:
         try:
             found = self._node.admin.describe_group(self._group_id, Deadline.after(_ANSWER_S))
         except NotAuthorized:  # nor may it be a member, and has said so: it knows of no others
             return [], True
         members = [
-            Member(url, [bundle for _, bundle in each.assigned], self._is_own(url, each.client_id))
+            FleetMember(url, [bundle for _, bundle in each.assigned], self._is_own(url, each.client_id))
             for each in found.members
             if (url := url_of(each.client_id)) and not is_over(each.client_id)
         ]

@@ -32,7 +32,7 @@ class _Peer:
     asking: bool = False
 
 
-class Peers:
+class FleetPeers:
     """For the event loop. Memory: a few numbers for each gateway of the fleet."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, heard: Callable[[], None]) -> None:

@@ -24,17 +24,17 @@ from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.services import ToldToProducers
-from pulsar_on_kafka.broker.publishing.admission import Admission, Application
+from pulsar_on_kafka.broker.publishing.admission import Application, TopicAdmission
 from pulsar_on_kafka.broker.publishing.chunking import KEY_AND_HEADERS_BYTES, record_limit
 from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback
-from pulsar_on_kafka.broker.publishing.outgoing_message import MAX_SEQUENCE_ID, Outgoing
+from pulsar_on_kafka.broker.publishing.outgoing_message import MAX_SEQUENCE_ID, ReadyMessage
 from pulsar_on_kafka.broker.publishing.outgoing_schema import LetterSchema
 from pulsar_on_kafka.broker.publishing.outlet import Limits
 from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
 from pulsar_on_kafka.broker.publishing.single_records import SingleRecords
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
-from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing as Frames
+from pulsar_on_kafka.gateway.bounds.outgoing import OutgoingBytes as Frames
 from pulsar_on_kafka.gateway.bounds.properties import properties_of
 from pulsar_on_kafka.gateway.error_codes import told
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
@@ -93,7 +93,7 @@ _NOWHERE: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedProducer:
     """An admitted producer, and what its client is told."""
 
     sender: Sender
@@ -110,18 +110,18 @@ def access_mode(asked: Any) -> AccessMode:
     return MODES[asked.producer_access_mode]
 
 
-def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], Deadline]) -> Opened | None:
+def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], Deadline]) -> OpenedProducer | None:
     """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. None: it
     waits for being the only one, and there are others. `meter`: what statistics tell of it, from its first moment.
 
     Raises:
-        LayerError, MappingError: as `access_mode`, `Admission`, `SchemaRegistry.for_producer`,
+        LayerError, MappingError: as `access_mode`, `TopicAdmission`, `SchemaRegistry.for_producer`,
         `check_subscription_name`.
     """
     mode = access_mode(asked)
     waits = mode is AccessMode.WAIT_FOR_EXCLUSIVE
     name, properties = TopicName.parse(asked.topic), properties_of(asked)
-    admission = Admission(node, name, deadline)
+    admission = TopicAdmission(node, name, deadline)
     schema = schema_info(asked.schema) if asked.HasField("schema") else None
     version = producers_version(node, admission.topic, schema, deadline())
     if asked.initial_subscription_name and name.is_persistent:
@@ -147,11 +147,11 @@ def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], D
         if waits and not isinstance(refused, ProducerOvertaken):
             return None
         raise
-    return Opened(sender, max(0, name.partition), version, native, meter)
+    return OpenedProducer(sender, max(0, name.partition), version, native, meter)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ProducerCallbacks:
     """What a connection hears of one of its producers. All but `under_way` may be called by any thread."""
 
     under_way: Callable[[int], None]
@@ -209,10 +209,10 @@ class WireProducer:
         self,
         node: Node,
         number: int,
-        opened: Opened,
+        opened: OpenedProducer,
         transactions: RoleTransactions,
         frames: Frames,
-        heard: Heard,
+        heard: ProducerCallbacks,
         bundle: int,
     ) -> None:
         self.number = number
@@ -332,7 +332,7 @@ class WireProducer:
     ) -> None:
         """Raises LayerError, PulsarException: it is refused. BufferError: librdkafka has no room."""
         self._way.put(
-            Outgoing(
+            ReadyMessage(
                 record.value,
                 record.key,
                 None,

@@ -14,22 +14,22 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, DeadlineExceeded, InvalidOption
-from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.base.listener import Listener, bound
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
-from pulsar_on_kafka.gateway.access import EVERYBODY, Access
+from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.bundles import bundle_of
-from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
+from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, ConnectionContext, operation_deadline
 from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.fleet import Sharing, fleets_group
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.rate_meter import INTERVAL_S
-from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 
 _log: Final = logging.getLogger(__name__)
@@ -53,10 +53,10 @@ class GatewaySettings:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     advertised: str = ""
-    tls: Tls = field(default_factory=Tls)
+    tls: ServerTls = field(default_factory=ServerTls)
     fleet: str = ""
     trusted: str = ""
-    access: Access = EVERYBODY
+    access: GatewayAccess = EVERYBODY
     http_port: int = 0
     rates_interval_s: float = INTERVAL_S
 
@@ -100,14 +100,14 @@ class Gateway:
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
         )
-        self._serving = Serving(
+        self._serving = ConnectionContext(
             node,
             self._loop,
             self._pool,
             self._sharing,
             self.address(),
             settings.access,
-            OpenTransactions(node, settings.access, self._pool),
+            GatewayTransactions(node, settings.access, self._pool),
             policies,
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),

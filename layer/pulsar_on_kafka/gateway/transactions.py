@@ -30,8 +30,8 @@ from pulsar_on_kafka.base.errors import (
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
-from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction
-from pulsar_on_kafka.gateway.access import Access
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
+from pulsar_on_kafka.gateway.access import GatewayAccess
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -67,14 +67,14 @@ def txn_of_metadata(metadata: PulsarMetadata) -> TxnId | None:
     return TxnId(metadata.txn_most << _COORDINATOR_BITS, metadata.txn_least)
 
 
-class OpenTransactions:
+class GatewayTransactions:
     """Transactions in which clients of this gateway take part. Thread-safe; all but `known` and `joined` may block.
 
     Memory: `MAX_KNOWN`, each with what is registered of it. The oldest is forgotten for one more, and looked up again
     in its coordinator's log when somebody takes part in it.
     """
 
-    def __init__(self, node: Node, access: Access, pool: FairPool) -> None:
+    def __init__(self, node: Node, access: GatewayAccess, pool: FairPool) -> None:
         self._node = node
         self._access = access
         self._pool = pool
@@ -188,7 +188,7 @@ class OpenTransactions:
         if known is not None:
             return known
 
-        def open_one(found: Transaction) -> tuple[int, str]:
+        def open_one(found: LoggedTransaction) -> tuple[int, str]:
             if found.status is not TxnStatus.OPEN:
                 raise InvalidTxnStatus(f"transaction {txn} is {found.status.value}, expected OPEN")
             return max(0, found.deadline_ms() - self._node.clock.now_ms()), found.new.owner
@@ -210,7 +210,7 @@ class OpenTransactions:
     def _owner(self, txn: TxnId, deadline: Deadline) -> str:
         return self._look(txn, lambda found: found.new.owner, deadline)
 
-    def _look(self, txn: TxnId, question: Callable[[Transaction], T], deadline: Deadline) -> T:
+    def _look(self, txn: TxnId, question: Callable[[LoggedTransaction], T], deadline: Deadline) -> T:
         """What its coordinator's log says of it. Raises TransactionCoordinatorNotFound, TransactionNotFound."""
 
         def ask(state: CoordinatorState) -> T:
@@ -254,12 +254,12 @@ def _asking() -> Iterator[None]:
 class RoleTransactions(NamedTuple):
     """The transactions in which one role may take part."""
 
-    all: OpenTransactions
+    all: GatewayTransactions
     role: str
 
     def known(self, txn: TxnId) -> ClientTransaction | None:
         return self.all.own_known(txn, self.role)
 
     def part(self, txn: TxnId, deadline: Deadline) -> ClientTransaction:
-        """Raises as `OpenTransactions.own_part`."""
+        """Raises as `GatewayTransactions.own_part`."""
         return self.all.own_part(txn, self.role, deadline)

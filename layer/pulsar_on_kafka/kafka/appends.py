@@ -20,7 +20,7 @@ from pulsar_on_kafka.base.errors import (
     NotAuthorized,
     RecordTooLarge,
 )
-from pulsar_on_kafka.kafka.producer import Headers, KafkaProducer, Waiting
+from pulsar_on_kafka.kafka.producer import DeliveryWait, Headers, KafkaProducer
 
 _QUEUE_FULL_PAUSE_S: Final = 0.05
 _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)
@@ -154,7 +154,7 @@ class _Stored(Protocol):
     def timestamp(self) -> tuple[int, int]: ...
 
 
-class _Appends(Waiting):
+class _Appends(DeliveryWait):
     """Outcomes of records that were handed over together. Callbacks come one at a time."""
 
     def __init__(self, groups: Sequence[Group], stamped: Callable[[int], None]) -> None:

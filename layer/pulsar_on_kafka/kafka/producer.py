@@ -53,7 +53,7 @@ _ASLEEP_S: Final = 10.0
 things a second to say, and keeps them until somebody asks."""
 
 
-class Waiting:
+class DeliveryWait:
     """Somebody who waits until a delivery callback settles it; one thread."""
 
     __slots__ = ("settled", "woken")
@@ -90,9 +90,9 @@ class KafkaProducer(OfOneProcess):
         threads: that saves a thread's turn for each."""
         self._served_by_waiting = served_by_waiting
         self._turns = threading.Lock()
-        self._serving: Waiting | None = None
+        self._serving: DeliveryWait | None = None
         """Who polls for all that wait."""
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting: dict[DeliveryWait, None] = {}
         self._reports: deque[Callable[[], object]] = deque()
         self._calls: deque[Callable[[], object]] = deque()
         self.call_later: Callable[[Callable[[], object]], None] = self._calls.append
@@ -180,7 +180,7 @@ class KafkaProducer(OfOneProcess):
         """Tell the polling thread that there is something to wait for; needed only while it is `asleep`."""
         self._work.put(None)
 
-    def wait_for(self, waiting: Waiting, deadline: Deadline) -> bool:
+    def wait_for(self, waiting: DeliveryWait, deadline: Deadline) -> bool:
         """Return once `waiting`, of records that were handed over before, is settled; False when the deadline passes
         first."""
         if not self._served_by_waiting or threading.get_ident() == self._main:
@@ -198,7 +198,7 @@ class KafkaProducer(OfOneProcess):
             self._leave_serving(waiting)
         return waiting.settled
 
-    def _may_serve(self, waiting: Waiting) -> bool:
+    def _may_serve(self, waiting: DeliveryWait) -> bool:
         if self._serving is waiting:
             return True
         with self._turns:
@@ -208,7 +208,7 @@ class KafkaProducer(OfOneProcess):
             self._waiting[waiting] = None
             return False
 
-    def _leave_serving(self, waiting: Waiting) -> None:
+    def _leave_serving(self, waiting: DeliveryWait) -> None:
         """Whoever leaves sees to it that one of those who are left serves."""
         with self._turns:
             self._waiting.pop(waiting, None)
@@ -429,7 +429,7 @@ class KafkaProducer(OfOneProcess):
             AppendFailed: certainly not written.
             AppendOutcomeUnknown: the deadline passed while it was under way.
         """
-        waiting, what = Waiting(), f"append to {topic}-{partition}"
+        waiting, what = DeliveryWait(), f"append to {topic}-{partition}"
         outcome: list[tuple[KafkaError | None, int | None]] = []
 
         def delivered(error: KafkaError | None, record: Any) -> None:

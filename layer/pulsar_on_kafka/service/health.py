@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.http_server import OPEN, Application, Guard, HttpServer, answered
+from pulsar_on_kafka.base.http_server import OPEN, Application, HttpGuard, HttpServer, answered
 from pulsar_on_kafka.base.role_state import RoleState, why_not_alive, why_not_ready
 from pulsar_on_kafka.metrics.overview import CONTENT_TYPE, Page
 
@@ -118,7 +118,7 @@ class ServiceServer(HttpServer):
         port: int,
         registry: CollectorRegistry,
         health: ServiceHealth,
-        guard: Guard = OPEN,
+        guard: HttpGuard = OPEN,
         page: Callable[[], Page] = Page,
     ) -> None:
         """`page`: what stands behind the metrics of `registry`.

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, KafkaPartition, Records
 from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog, log_record
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
@@ -304,5 +304,5 @@ class _Follower:
                 case Records(_, records) if window is not None:
                     found = [log_record(record) for record in records]
                     window.put(found, found[-1].offset + 1)
-                case End(_, offset) if window is not None:
+                case EndOfLog(_, offset) if window is not None:
                     window.put((), offset)

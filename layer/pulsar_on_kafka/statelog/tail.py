@@ -17,7 +17,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, log_record
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
@@ -150,7 +150,7 @@ class PartitionTail:
                 case OutOfRange(where):
                     _log.warning("%s: what was to be read is gone, going on at its end", where)
                     self._reader.seek({where: self._end(where.partition)})
-                case End():
+                case EndOfLog():
                     pass
                 case Failed():
                     event.raise_or_log(_log, f"following {self._log.kafka_name(self._topic)}")

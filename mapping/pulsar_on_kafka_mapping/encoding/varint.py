@@ -73,7 +73,7 @@ def text_or_latin1(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-class Reader:
+class ByteReader:
     """A reader takes bytes from the front; whatever is missing or left over raises CorruptRecord naming `what`."""
 
     __slots__ = ("_at", "_data", "what")

@@ -68,7 +68,7 @@ class BatchMessage(NamedTuple):
     sequence_id: int | None = None
 
 
-class Batch(Protocol):
+class EntryMessages(Protocol):
     """The messages of an entry, in whichever form it has them."""
 
     @property

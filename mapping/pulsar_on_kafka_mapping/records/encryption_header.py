@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, text_of, utf8, write_varint
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, text_of, utf8, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 TAG_BYTES: Final = 16
@@ -107,7 +107,7 @@ def _write(out: bytearray, field: int, value: bytes | bytearray) -> None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    for field, value in Reader(data, "encryption header").fields():
+    for field, value in ByteReader(data, "encryption header").fields():
         if isinstance(value, bytes):
             yield field, value
 

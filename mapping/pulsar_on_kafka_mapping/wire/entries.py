@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
@@ -47,7 +47,7 @@ def read_entry(data: bytes, *, checksum_required: bool = False) -> WireEntry:
     """
     if len(data) > MAX_ENTRY_BYTES:
         raise CorruptRecord(f"entry has {len(data)} bytes, expected up to {MAX_ENTRY_BYTES}")
-    reader = Reader(data, "an entry")
+    reader = ByteReader(data, "an entry")
     broker = None
     if data.startswith(_BROKER):
         reader.take(2)
@@ -80,12 +80,14 @@ def checksum(data: bytes) -> int:
     return int(google_crc32c.value(data))
 
 
-def _size(reader: Reader) -> int:
+def _size(reader: ByteReader) -> int:
     return int.from_bytes(reader.take(4), "big")
 
 
 def _broker_metadata(data: bytes) -> BrokerMetadata:
-    numbers = {field: value for field, value in Reader(data, "a broker's metadata").fields() if isinstance(value, int)}
+    numbers = {
+        field: value for field, value in ByteReader(data, "a broker's metadata").fields() if isinstance(value, int)
+    }
     return BrokerMetadata(numbers.get(_TIMESTAMP), numbers.get(_INDEX))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 
@@ -14,7 +14,7 @@ def decode_key_value(data: bytes, what: str) -> tuple[bytes, bytes]:
         start = second + 2
         if data[second] == 0x12 and data[second + 1] < 0x80 and start + data[second + 1] == size:
             return data[2:second], data[start:]
-    parts = {field: value for field, value in Reader(data, what).fields() if isinstance(value, bytes)}
+    parts = {field: value for field, value in ByteReader(data, what).fields() if isinstance(value, bytes)}
     if 1 not in parts or 2 not in parts:
         raise CorruptRecord(f"{what} lacks its key or its value")
     return parts[1], parts[2]

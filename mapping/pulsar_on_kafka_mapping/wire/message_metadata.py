@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, utf8, write_varint
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, utf8, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.wire.key_values import decode_key_value
 
@@ -111,7 +111,7 @@ def decode_metadata(data: bytes) -> PulsarMetadata:
 
 def decode_some(data: bytes) -> PulsarMetadata:
     """`decode_metadata` of some of the fields: none is required."""
-    reader = Reader(data, "an entry's metadata")
+    reader = ByteReader(data, "an entry's metadata")
     found: dict[str, Any] = {}
     for count, (number, value) in enumerate(reader.fields()):
         if count >= MAX_FIELDS:

@@ -21,7 +21,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, text_or_latin1
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, text_or_latin1
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage
 from pulsar_on_kafka_mapping.wire.key_values import decode_key_value
@@ -153,9 +153,9 @@ def _extent(payload: bytes, at: int, what: str) -> tuple[_Fields, int, int]:
     stop = start + int.from_bytes(payload[at:start], "big")
     fields = _fields(payload, start, stop) if stop <= len(payload) else None
     if fields is None:  # whatever is wrong, is found by the reader, and named
-        reader = Reader(payload, what)
+        reader = ByteReader(payload, what)
         reader.take(at)
-        metadata = Reader(reader.take(int.from_bytes(reader.take(4), "big")), f"the metadata of {what}")
+        metadata = ByteReader(reader.take(int.from_bytes(reader.take(4), "big")), f"the metadata of {what}")
         fields = _read_fields(metadata)
         stop = reader.position
     size = fields[0].get(_PAYLOAD_SIZE, -1)
@@ -221,7 +221,7 @@ def _fields(data: bytes, at: int, stop: int) -> _Fields | None:
     return numbers, strings or _NO_STRINGS, properties
 
 
-def _read_fields(metadata: Reader) -> _Fields:
+def _read_fields(metadata: ByteReader) -> _Fields:
     numbers: dict[int, int] = {}
     strings: dict[int, bytes] = {}
     properties: list[bytes] = []

@@ -18,11 +18,11 @@ from typing import Final
 from pulsar_on_kafka_schema_compat.avro.avro_parsing import parse_avro
 from pulsar_on_kafka_schema_compat.avro.avro_types import (
     ROOT,
+    AvroEnum,
+    AvroRecord,
     AvroType,
-    Enum,
     Fixed,
     Pointer,
-    Record,
     Union,
     candidates,
     described,
@@ -104,7 +104,7 @@ class Resolution:
                 self._refuse(pair)
             return
         else:
-            if isinstance(reader, Record):
+            if isinstance(reader, AvroRecord):
                 self._spend(len(reader.fields))
             if mismatch(reader, writer) or self._lacks_defaults(reader, writer):
                 self._refuse(pair)
@@ -197,7 +197,7 @@ class _Report:
             if self._resolution.reads(*pair) or pair in records:
                 continue
             yield pair, at, inside
-            if isinstance(pair[0], Record):
+            if isinstance(pair[0], AvroRecord):
                 records.add(pair)
                 inside = _Inside(pair, inside)
             if not any(isinstance(side, Union) for side in pair):
@@ -277,7 +277,7 @@ class _Report:
 
 
 def _same_name(reader: AvroType, writer: AvroType) -> bool:
-    if isinstance(reader, Enum | Fixed | Record) and isinstance(writer, Enum | Fixed | Record):
+    if isinstance(reader, AvroEnum | Fixed | AvroRecord) and isinstance(writer, AvroEnum | Fixed | AvroRecord):
         return names_match(reader, writer)
     return kind_of(reader) == kind_of(writer)
 
@@ -292,7 +292,7 @@ _KEPT_BYTES: Final = 32_768
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class AvroSchema:
+class ParsedAvroSchema:
     """A definition defines a type."""
 
     text: bytes
@@ -302,16 +302,16 @@ class AvroSchema:
 class AvroChecker:
     """The checker judges definitions that are Avro text: AVRO, PROTOBUF and most of JSON."""
 
-    def parse(self, schema: SchemaInfo) -> AvroSchema:
+    def parse(self, schema: SchemaInfo) -> ParsedAvroSchema:
         parse = _parse_small if len(schema.schema) <= _KEPT_BYTES else _parse
         return parse(schema.schema)
 
-    def differences(self, reader: AvroSchema, writer: AvroSchema) -> list[Difference]:
+    def differences(self, reader: ParsedAvroSchema, writer: ParsedAvroSchema) -> list[Difference]:
         return [] if reader.text == writer.text else differences(reader.type, writer.type)
 
 
-def _parse(text: bytes) -> AvroSchema:
-    return AvroSchema(text, parse_avro(text))
+def _parse(text: bytes) -> ParsedAvroSchema:
+    return ParsedAvroSchema(text, parse_avro(text))
 
 
 # A registry asks about the same versions again and again.

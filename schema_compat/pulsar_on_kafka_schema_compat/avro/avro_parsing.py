@@ -17,15 +17,15 @@ from pulsar_on_kafka_schema_compat.avro.avro_types import (
     NO_DEFAULT,
     PRIMITIVES,
     ROOT,
-    Array,
+    AvroArray,
+    AvroEnum,
+    AvroField,
+    AvroMap,
+    AvroRecord,
     AvroType,
-    Enum,
-    Field,
     Fixed,
-    Map,
     Pointer,
     Primitive,
-    Record,
     Union,
     check_name,
     full_name,
@@ -94,7 +94,7 @@ class _Parser:
     """The parser keeps the names that one schema defines, in the order in which they appear."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Enum | Fixed | Record] = {}
+        self._named: dict[str, AvroEnum | Fixed | AvroRecord] = {}
 
     def read(self, value: object) -> AvroType:
         definition = _Definition(value, "", ROOT)
@@ -133,10 +133,10 @@ class _Parser:
                 return (yield from self._record(definition))
             case "array":
                 items = yield self._inner(definition, "items")
-                return Array(items)
+                return AvroArray(items)
             case "map":
                 values = yield self._inner(definition, "values")
-                return Map(values)
+                return AvroMap(values)
             case "enum":
                 return self._enum(definition)
             case "fixed":
@@ -163,7 +163,7 @@ class _Parser:
             raise UnreadableSchema(f"{name!r:.60} is not defined before it is used")
         return self._named[wanted]
 
-    def _define(self, definition: _Definition, named: Enum | Fixed | Record) -> None:
+    def _define(self, definition: _Definition, named: AvroEnum | Fixed | AvroRecord) -> None:
         if named.name in PRIMITIVES:
             raise UnreadableSchema(f"a {kind_of(named)} may not have the name of the primitive {named.name}")
         if named.name in self._named:
@@ -177,7 +177,7 @@ class _Parser:
             branch = _primitive(value) or (yield _Definition(value, definition.namespace, definition.at.to(index)))
             if isinstance(branch, Union):
                 raise UnreadableSchema(f"branch {index} of a union is a union itself")
-            label = branch.name if isinstance(branch, Enum | Fixed | Record) else kind_of(branch)
+            label = branch.name if isinstance(branch, AvroEnum | Fixed | AvroRecord) else kind_of(branch)
             if label in labels:
                 raise UnreadableSchema(f"a union has {label} twice")
             labels.add(label)
@@ -186,7 +186,7 @@ class _Parser:
 
     def _record(self, definition: _Definition) -> _Steps:
         name, aliases = _names(definition)
-        record = Record(name, aliases)
+        record = AvroRecord(name, aliases)
         self._define(definition, record)
         fields = definition.value.get("fields")
         if not isinstance(fields, list):
@@ -205,7 +205,7 @@ class _Parser:
             record.has_field_aliases |= bool(field.aliases)
         return record
 
-    def _enum(self, definition: _Definition) -> Enum:
+    def _enum(self, definition: _Definition) -> AvroEnum:
         name, aliases = _names(definition)
         symbols = definition.value.get("symbols")
         if not isinstance(symbols, list):
@@ -218,7 +218,7 @@ class _Parser:
         default = definition.value.get("default")
         if isinstance(default, str) and default not in seen:
             raise UnreadableSchema(f"the default {default!r:.60} of enum {name} is none of its symbols")
-        enum = Enum(name, tuple(symbols), aliases)
+        enum = AvroEnum(name, tuple(symbols), aliases)
         self._define(definition, enum)
         return enum
 
@@ -257,7 +257,7 @@ def _aliases(value: dict[str, Any]) -> tuple[str, ...]:
     return tuple(aliases)
 
 
-def _field(value: dict[str, Any], kind: AvroType) -> Field:
+def _field(value: dict[str, Any], kind: AvroType) -> AvroField:
     name = check_name(value.get("name"))
     order = value.get("order", "ascending")
     if not isinstance(order, str) or order.lower() not in _ORDERS:
@@ -267,7 +267,7 @@ def _field(value: dict[str, Any], kind: AvroType) -> Field:
     default = value.get("default", NO_DEFAULT)
     if isinstance(kind, Primitive) and kind.kind in ("float", "double") and isinstance(default, str):
         default = _number_in_text(name, default)
-    return Field(name, kind, _aliases(value), default)
+    return AvroField(name, kind, _aliases(value), default)
 
 
 def _number_in_text(name: str, text: str) -> float:

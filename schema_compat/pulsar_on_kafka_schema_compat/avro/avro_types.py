@@ -90,12 +90,12 @@ class Primitive:
 
 
 @dataclass(eq=False, slots=True)
-class Array:
+class AvroArray:
     items: AvroType
 
 
 @dataclass(eq=False, slots=True)
-class Map:
+class AvroMap:
     values: AvroType
 
 
@@ -119,12 +119,12 @@ class Union:
         if self.branches and not self._by_kind:
             for branch in self.branches:
                 self._by_kind.setdefault(kind_of(branch), []).append(branch)
-                if isinstance(branch, Enum | Fixed | Record):
+                if isinstance(branch, AvroEnum | Fixed | AvroRecord):
                     self._by_simple_name.setdefault(simple_name(branch.name), []).append(branch)
 
 
 @dataclass(eq=False, slots=True)
-class Enum:
+class AvroEnum:
     name: str
     """The full name, with its namespace."""
     symbols: tuple[str, ...]
@@ -140,7 +140,7 @@ class Fixed:
 
 
 @dataclass(eq=False, slots=True)
-class Field:
+class AvroField:
     name: str
     type: AvroType
     aliases: tuple[str, ...]
@@ -149,17 +149,24 @@ class Field:
 
 
 @dataclass(eq=False, slots=True)
-class Record:
+class AvroRecord:
     name: str
     aliases: frozenset[str]
-    fields: dict[str, Field] = dataclasses.field(default_factory=dict)
+    fields: dict[str, AvroField] = dataclasses.field(default_factory=dict)
     """By name, in order."""
     has_field_aliases: bool = False
 
 
-AvroType = Primitive | Array | Map | Union | Enum | Fixed | Record
+AvroType = Primitive | AvroArray | AvroMap | Union | AvroEnum | Fixed | AvroRecord
 
-_KINDS: Final = {Array: "array", Map: "map", Union: "union", Enum: "enum", Fixed: "fixed", Record: "record"}
+_KINDS: Final = {
+    AvroArray: "array",
+    AvroMap: "map",
+    Union: "union",
+    AvroEnum: "enum",
+    Fixed: "fixed",
+    AvroRecord: "record",
+}
 PRIMITIVES: Final = {
     kind: Primitive(kind) for kind in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 }
@@ -186,7 +193,11 @@ def described(schema: AvroType) -> str:
 
 
 def _label(schema: AvroType) -> str:
-    return f"{kind_of(schema)} {schema.name:.100}" if isinstance(schema, Enum | Fixed | Record) else kind_of(schema)
+    return (
+        f"{kind_of(schema)} {schema.name:.100}"
+        if isinstance(schema, AvroEnum | Fixed | AvroRecord)
+        else kind_of(schema)
+    )
 
 
 # Kinds that read another one beside their own, by what was written.
@@ -205,7 +216,7 @@ def kinds_match(reader: AvroType, writer: AvroType) -> bool:
     return kind == written or kind in PROMOTIONS.get(written, ())
 
 
-def names_match(reader: Enum | Fixed | Record, writer: Enum | Fixed | Record) -> bool:
+def names_match(reader: AvroEnum | Fixed | AvroRecord, writer: AvroEnum | Fixed | AvroRecord) -> bool:
     """True when the simple names are the same, or the reader's aliases have the writer's full name."""
     return simple_name(reader.name) == simple_name(writer.name) or writer.name in reader.aliases
 
@@ -213,10 +224,10 @@ def names_match(reader: Enum | Fixed | Record, writer: Enum | Fixed | Record) ->
 def candidates(reader: Union, writer: AvroType) -> Iterator[AvroType]:
     """The branches that could read `writer`, which is no union, the likeliest first."""
     written = kind_of(writer)
-    if isinstance(writer, Record):
+    if isinstance(writer, AvroRecord):
         name = simple_name(writer.name)
-        yield from (branch for branch in reader.of_simple_name(name) if isinstance(branch, Record))
-        records = (branch for branch in reader.of_kind(written) if isinstance(branch, Record))
+        yield from (branch for branch in reader.of_simple_name(name) if isinstance(branch, AvroRecord))
+        records = (branch for branch in reader.of_kind(written) if isinstance(branch, AvroRecord))
         yield from (record for record in records if simple_name(record.name) != name)
         return
     yield from reader.of_kind(written)
@@ -224,7 +235,7 @@ def candidates(reader: Union, writer: AvroType) -> Iterator[AvroType]:
         yield from reader.of_kind(kind)
 
 
-def facing_fields(reader: Record, writer: Record) -> Iterator[tuple[int, Field, Field | None]]:
+def facing_fields(reader: AvroRecord, writer: AvroRecord) -> Iterator[tuple[int, AvroField, AvroField | None]]:
     """Each of the reader's fields, by index, with the field of the writer that it reads; None where there is none."""
     written = writer.fields
     if reader.has_field_aliases and (reader.name == writer.name or writer.name in reader.aliases):
@@ -233,7 +244,7 @@ def facing_fields(reader: Record, writer: Record) -> Iterator[tuple[int, Field, 
         yield index, field, written.get(field.name)
 
 
-def _renamed(reader: Record, writer: Record) -> dict[str, Field]:
+def _renamed(reader: AvroRecord, writer: AvroRecord) -> dict[str, AvroField]:
     """The writer's fields under the names that the reader's aliases give them.
 
     Aliases of fields hold for the record that has them: for the same full name, or one among the record's aliases.
@@ -241,7 +252,7 @@ def _renamed(reader: Record, writer: Record) -> dict[str, Field]:
     for a field that the writer does not have itself.
     """
     new_names = {alias: field.name for field in reader.fields.values() for alias in field.aliases}
-    renamed: dict[str, Field] = {}
+    renamed: dict[str, AvroField] = {}
     for field in writer.fields.values():
         if renamed.setdefault(new_names.get(field.name, field.name), field) is not field:
             break
@@ -260,7 +271,11 @@ def mismatch(reader: AvroType, writer: AvroType) -> list[tuple[str, str]]:
     if not kinds_match(reader, writer):
         return [("TYPE_MISMATCH", "")]
     found: list[tuple[str, str]] = []
-    if isinstance(reader, Enum | Fixed) and isinstance(writer, Enum | Fixed) and not names_match(reader, writer):
+    if (
+        isinstance(reader, AvroEnum | Fixed)
+        and isinstance(writer, AvroEnum | Fixed)
+        and not names_match(reader, writer)
+    ):
         found.append(("NAME_MISMATCH", "name"))
     if isinstance(reader, Fixed) and isinstance(writer, Fixed) and reader.size != writer.size:
         found.append(("FIXED_SIZE_MISMATCH", "size"))
@@ -270,11 +285,11 @@ def mismatch(reader: AvroType, writer: AvroType) -> list[tuple[str, str]]:
 def parts(reader: AvroType, writer: AvroType) -> Iterator[tuple[tuple[str | int, ...], AvroType, AvroType]]:
     """The pairs that must all be readable for `reader` to read `writer`, each with the steps to it; not for unions."""
     match reader, writer:
-        case Array(), Array():
+        case AvroArray(), AvroArray():
             yield ("items",), reader.items, writer.items
-        case Map(), Map():
+        case AvroMap(), AvroMap():
             yield ("values",), reader.values, writer.values
-        case Record(), Record():
+        case AvroRecord(), AvroRecord():
             for index, field, written in facing_fields(reader, writer):
                 if written is not None:
                     yield ("fields", index, "type"), field.type, written.type
@@ -282,14 +297,14 @@ def parts(reader: AvroType, writer: AvroType) -> Iterator[tuple[tuple[str | int,
             return
 
 
-def missing_fields(reader: AvroType, writer: AvroType) -> Iterator[tuple[int, Field]]:
+def missing_fields(reader: AvroType, writer: AvroType) -> Iterator[tuple[int, AvroField]]:
     """The reader's fields that need their defaults."""
-    if isinstance(reader, Record) and isinstance(writer, Record):
+    if isinstance(reader, AvroRecord) and isinstance(writer, AvroRecord):
         for index, field, written in facing_fields(reader, writer):
             if written is None:
                 yield index, field
 
 
-def has_default(field: Field) -> bool:
+def has_default(field: AvroField) -> bool:
     """True when the field has a default, which may be null and may be wrong."""
     return field.default is not NO_DEFAULT

@@ -8,13 +8,13 @@ from typing import Any, Final
 from pulsar_on_kafka_schema_compat.avro.avro_parsing import brief
 from pulsar_on_kafka_schema_compat.avro.avro_types import (
     NO_DEFAULT,
-    Array,
+    AvroArray,
+    AvroEnum,
+    AvroField,
+    AvroMap,
+    AvroRecord,
     AvroType,
-    Enum,
-    Field,
     Fixed,
-    Map,
-    Record,
     Union,
     described,
 )
@@ -36,16 +36,16 @@ class Defaults:
     """
 
     def __init__(self) -> None:
-        self._judged: dict[Field, str | None] = {}
+        self._judged: dict[AvroField, str | None] = {}
 
-    def misfit(self, field: Field) -> str | None:
+    def misfit(self, field: AvroField) -> str | None:
         """Why the default of `field` is no value of its type; None when it is one."""
         if field not in self._judged:
             self._judged[field] = self._judge(field)
         return self._judged[field]
 
-    def _judge(self, field: Field) -> str | None:
-        needed: set[Field] = set()  # a default that is needed for itself has no end
+    def _judge(self, field: AvroField) -> str | None:
+        needed: set[AvroField] = set()  # a default that is needed for itself has no end
         stack: list[tuple[Any, Any]] = [(_ENTER, field)]
         while stack:
             kind, value = stack.pop()
@@ -72,11 +72,11 @@ def _look(kind: AvroType, value: Any, stack: list[tuple[Any, Any]]) -> str | Non
     if reason := _misfit_itself(kind, value):
         return reason
     match kind:
-        case Array():
+        case AvroArray():
             stack.extend((kind.items, item) for item in value)
-        case Map():
+        case AvroMap():
             stack.extend((kind.values, item) for item in value.values())
-        case Record():
+        case AvroRecord():
             for field in kind.fields.values():
                 if field.name in value:
                     stack.append((field.type, value[field.name]))
@@ -92,13 +92,13 @@ def _look(kind: AvroType, value: Any, stack: list[tuple[Any, Any]]) -> str | Non
 def _misfit_itself(kind: AvroType, value: object) -> str | None:
     """What is wrong with `value` as far as one look tells; its members are not looked at."""
     match kind:
-        case Array():
+        case AvroArray():
             fits = isinstance(value, list)
-        case Map() | Record():
+        case AvroMap() | AvroRecord():
             fits = isinstance(value, dict)
         case Union():
             return "its type is a union without branches"
-        case Enum():
+        case AvroEnum():
             fits = isinstance(value, str) and value in kind.symbols
         case Fixed():
             fits = isinstance(value, str) and len(value) == kind.size and _is_bytes(value)

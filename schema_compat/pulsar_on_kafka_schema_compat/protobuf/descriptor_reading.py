@@ -17,10 +17,10 @@ from pulsar_on_kafka_schema_compat.protobuf.descriptors import (
     FIELD_TYPES,
     PROTO2,
     PROTO3,
-    Enum,
     Features,
-    Field,
-    Message,
+    ProtobufEnum,
+    ProtobufField,
+    ProtobufMessage,
 )
 
 VARINT: Final = 0
@@ -101,11 +101,11 @@ _GROUP: Final = 10
 _MESSAGE: Final = 11
 _ENUM: Final = 14
 # What a field of that type is of; 0 is left out by those who do not know yet.
-_NAMED_TYPES: Final[Mapping[int, tuple[type[Message | Enum], ...]]] = {
-    0: (Message, Enum),
-    _GROUP: (Message,),
-    _MESSAGE: (Message,),
-    _ENUM: (Enum,),
+_NAMED_TYPES: Final[Mapping[int, tuple[type[ProtobufMessage | ProtobufEnum], ...]]] = {
+    0: (ProtobufMessage, ProtobufEnum),
+    _GROUP: (ProtobufMessage,),
+    _MESSAGE: (ProtobufMessage,),
+    _ENUM: (ProtobufEnum,),
 }
 # As deep as protobuf's own parsers go.
 _MAX_NESTING: Final = 100
@@ -117,14 +117,14 @@ _EDITIONS: Final = {998: PROTO2, 999: PROTO3, 1000: PROTO3, 1001: PROTO3, 1002: 
 class _Unresolved:
     """A field's message or enum has to be found yet; `scope` is the message that the field is in."""
 
-    field: Field
+    field: ProtobufField
     type_name: str
     scope: str
-    wanted: tuple[type[Message | Enum], ...]
+    wanted: tuple[type[ProtobufMessage | ProtobufEnum], ...]
     is_delimited: bool
 
 
-class Record:
+class DescriptorRecord:
     """A record holds the fields of one message of the descriptors, by number; of a repeated field of scalars the last
     one counts."""
 
@@ -158,9 +158,9 @@ class Record:
     def text(self, number: int) -> str:
         return (self.texts(number) or [""])[-1]
 
-    def merged(self, number: int, what: str) -> Record:
+    def merged(self, number: int, what: str) -> DescriptorRecord:
         """A message field; several of them count as one, as everywhere in protobuf."""
-        return Record(b"".join(self.blobs(number)), what)
+        return DescriptorRecord(b"".join(self.blobs(number)), what)
 
     def features(self, options: int, number: int, outer: Features) -> Features:
         """Those of `outer` with what field `number` of the options in field `options` overrides."""
@@ -181,7 +181,7 @@ class DescriptorSet:
     """
 
     def __init__(self, data: bytes, root_file: str) -> None:
-        self._types: dict[str, Message | Enum] = {}
+        self._types: dict[str, ProtobufMessage | ProtobufEnum] = {}
         self._defined_in: dict[str, str] = {}
         self._unresolved: list[_Unresolved] = []
         for file in _imported(data, root_file):
@@ -189,18 +189,18 @@ class DescriptorSet:
         for reference in self._unresolved:
             self._resolve(reference)
 
-    def message(self, full_name: str, file: str) -> Message:
+    def message(self, full_name: str, file: str) -> ProtobufMessage:
         """The message of that name, which is defined in that file.
 
         Raises:
             UnreadableSchema: there is none.
         """
         found = self._types.get(full_name)
-        if not isinstance(found, Message) or self._defined_in[full_name] != file:
+        if not isinstance(found, ProtobufMessage) or self._defined_in[full_name] != file:
             raise UnreadableSchema(f"{file!r:.200} defines no message {full_name!r:.200}")
         return found
 
-    def _read_file(self, file: Record) -> None:
+    def _read_file(self, file: DescriptorRecord) -> None:
         features = file.features(8, 50, _of_syntax(file))
         package, name = file.text(2), file.text(1)
         self._read_enums(file, 5, package, features, name)
@@ -209,18 +209,18 @@ class DescriptorSet:
             data, scope, outer, depth = waiting.popleft()
             if depth > _MAX_NESTING:
                 raise UnreadableSchema(f"{scope[:100]}... is nested deeper than {_MAX_NESTING} messages")
-            record = Record(data, f"a message of {scope or name}")
+            record = DescriptorRecord(data, f"a message of {scope or name}")
             full_name, inner = _join(scope, record.text(1)), record.features(7, 12, outer)
             self._define(full_name, self._message(record, full_name, inner), name)
             self._read_enums(record, 4, full_name, inner, name)
             waiting.extend((nested, full_name, inner, depth + 1) for nested in record.blobs(3))
 
-    def _read_enums(self, container: Record, number: int, scope: str, outer: Features, file: str) -> None:
+    def _read_enums(self, container: DescriptorRecord, number: int, scope: str, outer: Features, file: str) -> None:
         for data in container.blobs(number):
-            found = _enum(Record(data, f"an enum of {scope or file}"), scope, outer)
+            found = _enum(DescriptorRecord(data, f"an enum of {scope or file}"), scope, outer)
             self._define(_join(scope, found.name), found, file)
 
-    def _define(self, full_name: str, found: Message | Enum, file: str) -> None:
+    def _define(self, full_name: str, found: ProtobufMessage | ProtobufEnum, file: str) -> None:
         if not full_name.rpartition(".")[2]:
             raise UnreadableSchema(f"a definition without a name in {file!r:.200}")
         if full_name in self._types:
@@ -228,18 +228,18 @@ class DescriptorSet:
         self._types[full_name] = found
         self._defined_in[full_name] = file
 
-    def _message(self, record: Record, full_name: str, features: Features) -> Message:
+    def _message(self, record: DescriptorRecord, full_name: str, features: Features) -> ProtobufMessage:
         is_map_entry = record.merged(7, f"the options of {full_name}").integer(7) != 0
-        oneofs = tuple(Record(data, f"a oneof of {full_name}").text(1) for data in record.blobs(8))
-        message = Message(full_name, is_map_entry, oneofs)
+        oneofs = tuple(DescriptorRecord(data, f"a oneof of {full_name}").text(1) for data in record.blobs(8))
+        message = ProtobufMessage(full_name, is_map_entry, oneofs)
         for data in record.blobs(2):
-            one = self._field(Record(data, f"a field of {full_name}"), message, features)
+            one = self._field(DescriptorRecord(data, f"a field of {full_name}"), message, features)
             if one.number in message.by_number or one.name in message.by_name:
                 raise UnreadableSchema(f"{full_name} has two fields of number {one.number} or name {one.name!r:.100}")
             message.by_number[one.number] = message.by_name[one.name] = one
         return message
 
-    def _field(self, record: Record, message: Message, outer: Features) -> Field:
+    def _field(self, record: DescriptorRecord, message: ProtobufMessage, outer: Features) -> ProtobufField:
         name, number = record.text(1), record.integer(3)
         where = f"{message.full_name}.{name}"
         if not name or not 0 < number <= _MAX_NUMBER:
@@ -252,7 +252,7 @@ class DescriptorSet:
         if type_number not in FIELD_TYPES and not (type_number == 0 and type_name):
             raise UnreadableSchema(f"{where} has the type {type_number}, which is none")
         label = record.integer(4)
-        found = Field(
+        found = ProtobufField(
             name=name,
             number=number,
             type=FIELD_TYPES.get(type_number, FIELD_TYPES[_MESSAGE]),
@@ -277,22 +277,22 @@ class DescriptorSet:
                 f"{reference.scope}.{one.name} is of {name!r:.200}, which is not defined as its type"
             )
         one.target = found
-        if isinstance(found, Enum):
+        if isinstance(found, ProtobufEnum):
             one.type = FIELD_TYPES[_ENUM]
         elif reference.is_delimited and not one.is_map:
             one.type = FIELD_TYPES[_GROUP]
 
 
-def _enum(record: Record, scope: str, outer: Features) -> Enum:
+def _enum(record: DescriptorRecord, scope: str, outer: Features) -> ProtobufEnum:
     name = record.text(1)
-    values = [Record(data, f"a value of {name}") for data in record.blobs(2)]
+    values = [DescriptorRecord(data, f"a value of {name}") for data in record.blobs(2)]
     numbers = {value.text(1): value.integer(2) for value in values}
     if not numbers or len(numbers) < len(values):
         raise UnreadableSchema(f"the enum {_join(scope, name)} must have values, of different names")
-    return Enum(name, numbers, record.features(3, 7, outer).is_enum_closed)
+    return ProtobufEnum(name, numbers, record.features(3, 7, outer).is_enum_closed)
 
 
-def _of_syntax(file: Record) -> Features:
+def _of_syntax(file: DescriptorRecord) -> Features:
     syntax, edition = file.text(12), file.integer(14)
     if syntax in ("", "proto2") and not edition:
         return PROTO2
@@ -307,12 +307,12 @@ def _join(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _imported(data: bytes, root_file: str) -> list[Record]:
+def _imported(data: bytes, root_file: str) -> list[DescriptorRecord]:
     """`root_file` and what it imports, in turn, of the files in the set."""
-    files: dict[str, Record] = {}
+    files: dict[str, DescriptorRecord] = {}
     texts: dict[str, bytes] = {}
-    for blob in Record(data, "the file descriptor set").blobs(1):
-        file = Record(blob, "a file descriptor")
+    for blob in DescriptorRecord(data, "the file descriptor set").blobs(1):
+        file = DescriptorRecord(blob, "a file descriptor")
         name = file.text(1)
         file.what = f"the file {name!r:.200}"
         if texts.setdefault(name, blob) != blob:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 
-class Kind(enum.Enum):
+class ProtobufKind(enum.Enum):
     """Types of one kind share a form on the wire, so that one may be read as another."""
 
     VARINT = "int32, int64, uint32, uint64, bool or enum"
@@ -32,28 +32,28 @@ class FieldType:
     """A field has one of the types of FieldDescriptorProto."""
 
     name: str
-    kind: Kind
+    kind: ProtobufKind
 
 
 FIELD_TYPES: Final[Mapping[int, FieldType]] = {
-    1: FieldType("double", Kind.DOUBLE),
-    2: FieldType("float", Kind.FLOAT),
-    3: FieldType("int64", Kind.VARINT),
-    4: FieldType("uint64", Kind.VARINT),
-    5: FieldType("int32", Kind.VARINT),
-    6: FieldType("fixed64", Kind.FIXED64),
-    7: FieldType("fixed32", Kind.FIXED32),
-    8: FieldType("bool", Kind.VARINT),
-    9: FieldType("string", Kind.STRING),
-    10: FieldType("group", Kind.GROUP),
-    11: FieldType("message", Kind.MESSAGE),
-    12: FieldType("bytes", Kind.BYTES),
-    13: FieldType("uint32", Kind.VARINT),
-    14: FieldType("enum", Kind.VARINT),
-    15: FieldType("sfixed32", Kind.FIXED32),
-    16: FieldType("sfixed64", Kind.FIXED64),
-    17: FieldType("sint32", Kind.ZIGZAG),
-    18: FieldType("sint64", Kind.ZIGZAG),
+    1: FieldType("double", ProtobufKind.DOUBLE),
+    2: FieldType("float", ProtobufKind.FLOAT),
+    3: FieldType("int64", ProtobufKind.VARINT),
+    4: FieldType("uint64", ProtobufKind.VARINT),
+    5: FieldType("int32", ProtobufKind.VARINT),
+    6: FieldType("fixed64", ProtobufKind.FIXED64),
+    7: FieldType("fixed32", ProtobufKind.FIXED32),
+    8: FieldType("bool", ProtobufKind.VARINT),
+    9: FieldType("string", ProtobufKind.STRING),
+    10: FieldType("group", ProtobufKind.GROUP),
+    11: FieldType("message", ProtobufKind.MESSAGE),
+    12: FieldType("bytes", ProtobufKind.BYTES),
+    13: FieldType("uint32", ProtobufKind.VARINT),
+    14: FieldType("enum", ProtobufKind.VARINT),
+    15: FieldType("sfixed32", ProtobufKind.FIXED32),
+    16: FieldType("sfixed64", ProtobufKind.FIXED64),
+    17: FieldType("sint32", ProtobufKind.ZIGZAG),
+    18: FieldType("sint64", ProtobufKind.ZIGZAG),
 }
 
 
@@ -85,7 +85,7 @@ PROTO3: Final = Features(is_required=False, is_enum_closed=False, is_delimited=F
 
 
 @dataclass(eq=False, slots=True)
-class Enum:
+class ProtobufEnum:
     """An enum has numbers; `numbers` is by name, aliases included."""
 
     name: str
@@ -94,7 +94,7 @@ class Enum:
 
 
 @dataclass(eq=False, slots=True)
-class Field:
+class ProtobufField:
     """A field has a number and a type; `target` is what a message, group or enum field is of.
 
     Args:
@@ -107,22 +107,22 @@ class Field:
     is_repeated: bool
     is_required: bool
     oneof: int | None
-    target: Message | Enum | None = None
+    target: ProtobufMessage | ProtobufEnum | None = None
 
     @property
     def is_map(self) -> bool:
-        return self.is_repeated and isinstance(self.target, Message) and self.target.is_map_entry
+        return self.is_repeated and isinstance(self.target, ProtobufMessage) and self.target.is_map_entry
 
 
 @dataclass(eq=False, slots=True)
-class Message:
+class ProtobufMessage:
     """A message has fields; `oneofs` are names by index, synthetic ones included."""
 
     full_name: str
     is_map_entry: bool
     oneofs: tuple[str, ...]
-    by_number: dict[int, Field] = field(default_factory=dict)
-    by_name: dict[str, Field] = field(default_factory=dict)
+    by_number: dict[int, ProtobufField] = field(default_factory=dict)
+    by_name: dict[str, ProtobufField] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

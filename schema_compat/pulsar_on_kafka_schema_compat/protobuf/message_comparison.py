@@ -9,21 +9,26 @@ from collections.abc import Iterator
 from typing import Final
 
 from pulsar_on_kafka_schema_compat.base.schema_model import Difference, UnreadableSchema
-from pulsar_on_kafka_schema_compat.protobuf.descriptors import Enum, Field, Kind, Message
+from pulsar_on_kafka_schema_compat.protobuf.descriptors import (
+    ProtobufEnum,
+    ProtobufField,
+    ProtobufKind,
+    ProtobufMessage,
+)
 
 # Fields looked at, all pairs of messages together; a pair is looked at once.
 MAX_FIELDS: Final = 2_000_000
-_OF_MESSAGES: Final = frozenset({Kind.MESSAGE, Kind.GROUP})
+_OF_MESSAGES: Final = frozenset({ProtobufKind.MESSAGE, ProtobufKind.GROUP})
 
 
-def root_differences(reader: Message, writer: Message) -> Iterator[Difference]:
+def root_differences(reader: ProtobufMessage, writer: ProtobufMessage) -> Iterator[Difference]:
     """What a released Pulsar broker compares: the full names of the root messages."""
     if reader.full_name != writer.full_name:
         message = f"the reader's root message is {reader.full_name}, the writer's {writer.full_name}"
         yield Difference(reader.name, "ROOT_MESSAGE_CHANGED", message)
 
 
-def message_differences(reader: Message, writer: Message) -> Iterator[Difference]:
+def message_differences(reader: ProtobufMessage, writer: ProtobufMessage) -> Iterator[Difference]:
     """Every reason why `reader` loses or misreads what was written with `writer`, nearest to the root first.
 
     Raises:
@@ -38,8 +43,8 @@ class _Comparison:
     """The comparison goes through pairs of messages in the order of their distance from the roots; each pair of
     messages or enums once."""
 
-    def __init__(self, reader: Message, writer: Message) -> None:
-        self._met: set[tuple[Message | Enum, Message | Enum]] = {(writer, reader)}
+    def __init__(self, reader: ProtobufMessage, writer: ProtobufMessage) -> None:
+        self._met: set[tuple[ProtobufMessage | ProtobufEnum, ProtobufMessage | ProtobufEnum]] = {(writer, reader)}
         self._waiting = deque([(writer, reader, reader.name)])
         self._fields = 0
 
@@ -57,7 +62,7 @@ class _Comparison:
                 if number in writer.by_number:
                     yield from self._field(writer.by_number[number], field, f"{path}.{field.name}")
 
-    def _field(self, writer: Field, reader: Field, path: str) -> Iterator[Difference]:
+    def _field(self, writer: ProtobufField, reader: ProtobufField, path: str) -> Iterator[Difference]:
         both = f"the reader has {_described(reader)}, the writer {_described(writer)}"
         if writer.is_map != reader.is_map:
             yield Difference(path, "MAP_CHANGED", both)
@@ -65,29 +70,31 @@ class _Comparison:
         if writer.is_repeated != reader.is_repeated:
             yield Difference(path, "CARDINALITY_CHANGED", both)
         old, new = writer.type.kind, reader.type.kind
-        if old is not new and (old, new) != (Kind.STRING, Kind.BYTES):
+        if old is not new and (old, new) != (ProtobufKind.STRING, ProtobufKind.BYTES):
             yield Difference(path, "TYPE_CHANGED", f"the reader has {reader.type.name}, the writer {writer.type.name}")
         elif writer.target is not None and reader.target is not None:
             yield from self._targets(writer.target, reader.target, path)
 
-    def _targets(self, writer: Message | Enum, reader: Message | Enum, path: str) -> Iterator[Difference]:
+    def _targets(
+        self, writer: ProtobufMessage | ProtobufEnum, reader: ProtobufMessage | ProtobufEnum, path: str
+    ) -> Iterator[Difference]:
         """What the field is of; a message waits for its turn."""
         if (writer, reader) in self._met:
             return
         self._met.add((writer, reader))
-        if isinstance(writer, Message) and isinstance(reader, Message):
+        if isinstance(writer, ProtobufMessage) and isinstance(reader, ProtobufMessage):
             self._waiting.append((writer, reader, path))
-        elif isinstance(writer, Enum) and isinstance(reader, Enum):
+        elif isinstance(writer, ProtobufEnum) and isinstance(reader, ProtobufEnum):
             yield from _enum_differences(writer, reader, f"{path}.{reader.name}")
 
 
-def _described(field: Field) -> str:
+def _described(field: ProtobufField) -> str:
     if field.is_map:
         return "a map"
     return f"{'repeated' if field.is_repeated else 'singular'} {field.type.name}"
 
 
-def _numbers_changed(writer: Message, reader: Message, path: str) -> Iterator[Difference]:
+def _numbers_changed(writer: ProtobufMessage, reader: ProtobufMessage, path: str) -> Iterator[Difference]:
     for name, field in sorted(reader.by_name.items()):
         was = writer.by_name.get(name)
         if was is not None and was.number != field.number:
@@ -95,7 +102,7 @@ def _numbers_changed(writer: Message, reader: Message, path: str) -> Iterator[Di
             yield Difference(f"{path}.{name}", "FIELD_NUMBER_CHANGED", message)
 
 
-def _required(writer: Message, reader: Message, path: str) -> Iterator[Difference]:
+def _required(writer: ProtobufMessage, reader: ProtobufMessage, path: str) -> Iterator[Difference]:
     for number, field in sorted(reader.by_number.items()):
         was = writer.by_number.get(number)
         if field.is_required and (was is None or not was.is_required):
@@ -105,16 +112,16 @@ def _required(writer: Message, reader: Message, path: str) -> Iterator[Differenc
             )
 
 
-def _members(message: Message) -> dict[int, list[Field]]:
+def _members(message: ProtobufMessage) -> dict[int, list[ProtobufField]]:
     """The fields of each real oneof, by its index."""
-    found: dict[int, list[Field]] = {}
+    found: dict[int, list[ProtobufField]] = {}
     for _, field in sorted(message.by_number.items()):
         if field.oneof is not None:
             found.setdefault(field.oneof, []).append(field)
     return found
 
 
-def _oneof_conflicts(writer: Message, reader: Message, path: str) -> Iterator[Difference]:
+def _oneof_conflicts(writer: ProtobufMessage, reader: ProtobufMessage, path: str) -> Iterator[Difference]:
     """Fields of one oneof that the writer could set at once: the reader would keep the last alone."""
     for index, members in _members(reader).items():
         written = [writer.by_number[field.number] for field in members if field.number in writer.by_number]
@@ -128,7 +135,7 @@ def _oneof_conflicts(writer: Message, reader: Message, path: str) -> Iterator[Di
             )
 
 
-def _oneof_members_removed(writer: Message, reader: Message, path: str) -> Iterator[Difference]:
+def _oneof_members_removed(writer: ProtobufMessage, reader: ProtobufMessage, path: str) -> Iterator[Difference]:
     """What was set in a oneof that is still there, and is gone: the reader takes the oneof for empty."""
     still = _members(reader)
     kept = {field.number for members in still.values() for field in members}
@@ -143,7 +150,7 @@ def _oneof_members_removed(writer: Message, reader: Message, path: str) -> Itera
                 yield Difference(f"{path}.{name}", "ONEOF_MEMBER_REMOVED", message)
 
 
-def _enum_differences(writer: Enum, reader: Enum, path: str) -> Iterator[Difference]:
+def _enum_differences(writer: ProtobufEnum, reader: ProtobufEnum, path: str) -> Iterator[Difference]:
     rule = "ENUM_VALUE_NOT_READABLE"
     for name, number in sorted(reader.numbers.items()):
         was = writer.numbers.get(name, number)

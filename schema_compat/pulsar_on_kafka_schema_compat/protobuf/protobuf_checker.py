@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from pulsar_on_kafka_schema_compat.base.json_text import NotJson, parse_json, shown
 from pulsar_on_kafka_schema_compat.base.schema_model import Difference, SchemaInfo, UnreadableSchema
-from pulsar_on_kafka_schema_compat.protobuf.descriptor_reading import DescriptorSet, Record
-from pulsar_on_kafka_schema_compat.protobuf.descriptors import Message
+from pulsar_on_kafka_schema_compat.protobuf.descriptor_reading import DescriptorRecord, DescriptorSet
+from pulsar_on_kafka_schema_compat.protobuf.descriptors import ProtobufMessage
 from pulsar_on_kafka_schema_compat.protobuf.message_comparison import message_differences, root_differences
 
 COMPATIBILITY_PROPERTY: Final = "protobuf.compatibility"
@@ -32,12 +32,12 @@ _ROOT_ONLY: Final = "root-only"
 class ProtobufNativeChecker:
     """The checker judges messages by what `compare` (reader, writer) finds."""
 
-    compare: Callable[[Message, Message], Iterator[Difference]]
+    compare: Callable[[ProtobufMessage, ProtobufMessage], Iterator[Difference]]
 
-    def parse(self, schema: SchemaInfo) -> Message:
+    def parse(self, schema: SchemaInfo) -> ProtobufMessage:
         return read_protobuf_native(schema.schema)
 
-    def differences(self, reader: Message, writer: Message) -> Iterator[Difference]:
+    def differences(self, reader: ProtobufMessage, writer: ProtobufMessage) -> Iterator[Difference]:
         return self.compare(reader, writer)
 
 
@@ -50,7 +50,7 @@ def protobuf_native_checker(new: SchemaInfo) -> ProtobufNativeChecker:
     return ROOT_ONLY if new.properties.get(COMPATIBILITY_PROPERTY) == _ROOT_ONLY else FIELD_AWARE
 
 
-def read_protobuf_native(text: bytes) -> Message:
+def read_protobuf_native(text: bytes) -> ProtobufMessage:
     """The root message of a PROTOBUF_NATIVE definition.
 
     Raises:
@@ -114,14 +114,14 @@ def definition_of_set(data: bytes, root: str | None = None) -> bytes:
 
 def _messages(data: bytes) -> Iterator[tuple[str, str, int]]:
     """Full name, file and depth (from 1) of each message."""
-    for blob in Record(data, "the file descriptor set").blobs(1):
-        file = Record(blob, "a file descriptor")
+    for blob in DescriptorRecord(data, "the file descriptor set").blobs(1):
+        file = DescriptorRecord(blob, "a file descriptor")
         waiting = deque((inner, file.text(2), 1) for inner in file.blobs(4))
         while waiting:
             inner, scope, depth = waiting.popleft()
             if depth > _MAX_NESTING:
                 raise UnreadableSchema(f"{scope[:100]}... is nested deeper than {_MAX_NESTING} messages")
-            message = Record(inner, f"a message of {scope[:100]}")
+            message = DescriptorRecord(inner, f"a message of {scope[:100]}")
             name = f"{scope}.{message.text(1)}" if scope else message.text(1)
             yield name, file.text(1), depth
             waiting.extend((nested, name, depth + 1) for nested in message.blobs(3))

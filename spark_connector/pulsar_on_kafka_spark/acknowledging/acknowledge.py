@@ -24,8 +24,8 @@ from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from pulsar_on_kafka_spark.planning.planned_views import view_of, visible
 from pulsar_on_kafka_spark.planning.visibility import (
     SNAPSHOT_S,
+    RequestedView,
     TopicView,
-    Wanted,
     find_subscription,
     find_topic,
     view_topics,
@@ -72,7 +72,7 @@ def _with_what_goes_along(
     topic = find_topic(node, TopicName.parse(name), deadline)
     subscription = find_subscription(node, topic, options.read.subscription or "", deadline)
     read = replace(options.read, starting=EARLIEST, ending=LATEST, fail_on_data_loss=False)
-    (view,) = view_topics(node, [Wanted(topic, subscription, sorted(named))], read)
+    (view,) = view_topics(node, [RequestedView(topic, subscription, sorted(named))], read)
     upto = {p: replace(one, whole=until(one.whole, named[p])) for p, one in view.partitions.items()}
     view = replace(view, partitions=upto)
     markers = markers_between(spark, read, view, named)

@@ -26,7 +26,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedRange:
     """A read asks for this of one partition; None: all there is on that side."""
 
     begin: Edge | None = None
@@ -53,7 +53,7 @@ def wanted(
     ends: Mapping[int, int],
     options: ReadOptions,
     deadline: Deadline,
-) -> dict[int, Wanted]:
+) -> dict[int, RequestedRange]:
     """Both ends are inclusive: the messages that ids name are read.
 
     Raises:
@@ -70,7 +70,7 @@ def wanted(
                 f"{topic.name}, partition {partition}: the read starts at offset {start_offset} and ends before "
                 f"{end_offset}, expected a start that is not behind the end"
             )
-        found[partition] = Wanted(begin, end)
+        found[partition] = RequestedRange(begin, end)
     return found
 
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.node.readers import data_partition, transactional_re
 from pulsar_on_kafka.broker.transactions.buffer.model import BufferSnapshot
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings
 from pulsar_on_kafka.broker.transactions.pending_acks.log import held_by_open
-from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import Reading
+from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckReading
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.epoch_fences import Fence
@@ -112,7 +112,7 @@ def find_both(
     return topic, None if subscription is None else find_subscription(node, topic, subscription, deadline)
 
 
-class Wanted(NamedTuple):
+class RequestedView(NamedTuple):
     """A read looks at this of a topic."""
 
     topic: Topic
@@ -135,11 +135,11 @@ def view_named(node: Node, names: Sequence[TopicName], options: ReadOptions) -> 
     for name in names:
         topic, subscription = find_both(node, name, options.subscription, Deadline.after(SNAPSHOT_S))
         partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
-        found.append(Wanted(topic, subscription, partitions))
+        found.append(RequestedView(topic, subscription, partitions))
     return view_topics(node, found, options)
 
 
-def view_topics(node: Node, topics: Sequence[Wanted], options: ReadOptions) -> list[TopicView]:
+def view_topics(node: Node, topics: Sequence[RequestedView], options: ReadOptions) -> list[TopicView]:
     """The snapshot of these topics, within the bounds of the options.
 
     Raises:
@@ -152,13 +152,13 @@ def view_topics(node: Node, topics: Sequence[Wanted], options: ReadOptions) -> l
     return [_view_topic(node, *pair, options, Deadline.after(SNAPSHOT_S)) for pair in zip(topics, logs, strict=True)]
 
 
-def _logs(node: Node, of: Wanted, deadline: Deadline) -> _Logs:
+def _logs(node: Node, of: RequestedView, deadline: Deadline) -> _Logs:
     ends = node.admin.end_offsets(of.topic.kafka_topic, of.partitions, deadline)
     lows = node.admin.start_offsets(of.topic.kafka_topic, of.partitions, deadline)
     return _Logs(lows, ends, _buffers(node, of.topic, of.partitions, deadline))
 
 
-def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadline: Deadline) -> TopicView:
+def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions, deadline: Deadline) -> TopicView:
     topic, subscription, partitions = of
     lows, ends, buffers = logs
     if subscription is not None:
@@ -344,7 +344,7 @@ def _cursors(
 
 def _pending_acks(
     node: Node, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
-) -> dict[int, Reading]:
+) -> dict[int, PendingAckReading]:
     """Read before the cursors: what an owner folds in and cleans away in between is in the cursor then."""
     if not node.has_state_topic(TRANSACTION_PENDING_ACK, deadline):
         return {}

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
+from pulsar_on_kafka.client.consumer.consumer_opening import NamespacePattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -85,7 +85,7 @@ def _names(node: Node, options: ReadOptions) -> list[TopicName]:
     try:
         if options.pattern is None:
             return [TopicName.parse(name) for name in options.topics]
-        pattern = TopicPattern.of(re.compile(options.pattern), RegexSubscriptionMode.PersistentOnly)
+        pattern = NamespacePattern.of(re.compile(options.pattern), RegexSubscriptionMode.PersistentOnly)
     except MappingError as wrong:
         raise InvalidReadOption(str(wrong)) from wrong
     except re.error as wrong:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from pulsar_on_kafka.schema.json import parsed as parsed_json
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
-from pulsar_on_kafka_spark.values.value_codec import Codec
+from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 _CORRUPT: Final = "__pulsar_corrupt"
 _PLAIN: Final[dict[str, DataType]] = {
@@ -46,7 +46,7 @@ _PLAIN: Final[dict[str, DataType]] = {
 _MAX_LEVELS: Final = 100
 
 
-class JsonCodec(Codec):
+class JsonCodec(ValueCodec):
     """The codec reads JSON into a type of Spark's. Raises ValueError: the definition is none that Spark has a type
     for."""
 

@@ -17,15 +17,15 @@ from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka_schema_compat.key_value import split
 from pulsar_on_kafka_spark.values.plain_values import number, number_bytes
-from pulsar_on_kafka_spark.values.value_codec import Codec
+from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
-CodecOf = Callable[[SchemaInfo, Mapping[SchemaVersion, SchemaInfo]], Codec]
+CodecOf = Callable[[SchemaInfo, Mapping[SchemaVersion, SchemaInfo]], ValueCodec]
 
 _PARTS: Final = ("key", "value")
 _LENGTH: Final = 4
 
 
-class KeyValueCodec(Codec):
+class KeyValueCodec(ValueCodec):
     """The codec has one codec for the key and one for the value. Raises ValueError: a definition cannot be read."""
 
     def __init__(

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaType
-from pulsar_on_kafka_spark.values.value_codec import Codec
+from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 _BITS: Final = 64
 _DAY_NANOS: Final = 86_400 * 10**9
@@ -39,7 +39,7 @@ _MAX_SECONDS: Final = _MAX_DAYS * 86_400
 _NTZ_EPOCH: Final = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-class BytesCodec(Codec):
+class BytesCodec(ValueCodec):
     """The codec gives payloads as they are."""
 
     def parse(self, payload: Column, version: Column | None) -> Column:
@@ -49,7 +49,7 @@ class BytesCodec(Codec):
         return F.lit(False)
 
 
-class TextCodec(Codec):
+class TextCodec(ValueCodec):
     """The codec gives payloads as UTF-8."""
 
     def parse(self, payload: Column, version: Column | None) -> Column:
@@ -70,7 +70,7 @@ class _Form:
     spark_type: str
 
 
-class PlainCodec(Codec):
+class PlainCodec(ValueCodec):
     """The codec gives payloads as one of the types in `PLAIN_TYPES`."""
 
     def __init__(self, kind: SchemaType) -> None:

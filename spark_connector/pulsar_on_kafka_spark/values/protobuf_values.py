@@ -17,7 +17,7 @@ from pulsar_on_kafka.schema.protobuf import message_class
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka_spark.base.connector_jars import package
 from pulsar_on_kafka_spark.base.errors import SparkNotReady
-from pulsar_on_kafka_spark.values.value_codec import Codec
+from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 _CLASS: Final = "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst"
 
@@ -25,7 +25,7 @@ _OPTIONS: Final = {"mode": "PERMISSIVE", "emit.default.values": "true"}
 """A field of proto3 that is not there has its default, as in the SDK's messages."""
 
 
-class ProtobufCodec(Codec):
+class ProtobufCodec(ValueCodec):
     """The codec reads messages of one definition. Raises ValueError: the definition is none."""
 
     def __init__(self, reader: SchemaInfo) -> None:

@@ -13,7 +13,7 @@ VALUE: Final = "value"
 """The column of a value that has no fields."""
 
 
-class Codec(ABC):
+class ValueCodec(ABC):
     """A codec gives expressions that run in the JVM, row by row without Python.
 
     `parse` is costly, and its result is needed more than once: whoever uses a codec first gives that result a column of

@@ -27,14 +27,14 @@ from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES, BytesCodec, P
 from pulsar_on_kafka_spark.values.protobuf_values import ProtobufCodec
 from pulsar_on_kafka_spark.values.record_shapes import check_names_differ, check_not_recursive
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
-from pulsar_on_kafka_spark.values.value_codec import Codec
+from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 DECODED: Final = "__pulsar_decoded"
 """Spark gives a record that it cannot read as one of nulls only. So the reader's record gets a field more, which no
 writer has and whose default is true: null there means that the payload was not read."""
 
 
-class AvroCodec(Codec):
+class AvroCodec(ValueCodec):
     """Messages without a version, and with one whose definition is the reader's, are read as the reader's own."""
 
     def __init__(self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> None:
@@ -118,7 +118,7 @@ class RawColumns:
     version: str = "__schemaVersion"
 
 
-def codec_of(schemas: TopicSchemas, record_key: Column) -> Codec:
+def codec_of(schemas: TopicSchemas, record_key: Column) -> ValueCodec:
     """How a topic's messages are read.
 
     Raises:
@@ -133,7 +133,7 @@ def codec_of(schemas: TopicSchemas, record_key: Column) -> Codec:
         ) from error
 
 
-def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], record_key: Column) -> Codec:
+def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], record_key: Column) -> ValueCodec:
     kind = reader.type
     if kind in (SchemaType.BYTES, SchemaType.NONE):
         return BytesCodec()

@@ -34,7 +34,7 @@ from pulsar_on_kafka_mapping.records.transaction_headers import in_transaction
 _log: Final = logging.getLogger(__name__)
 
 
-class Batch(NamedTuple):
+class MicroBatch(NamedTuple):
     """A micro-batch has a number; `stream` is Spark's id of the stream's checkpoint, '' where there is none."""
 
     stream: str
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 class _Noted(NamedTuple):
     txn: TxnId
-    batch: Batch
+    batch: MicroBatch
     offset: int
 
 
@@ -62,7 +62,7 @@ class BatchJournal:
         """The last batch of the stream that was written; None where none is known. Raises LayerError."""
         return self._last_written(stream, self._end(deadline), deadline)
 
-    def enter(self, txn: ClientTransaction, batch: Batch, deadline: Deadline) -> int | None:
+    def enter(self, txn: ClientTransaction, batch: MicroBatch, deadline: Deadline) -> int | None:
         """Note the batch in its transaction, before anything else is written in it, and end all others: where it
         stands; None when the batch was written before, and the transaction is to be aborted.
 
@@ -142,9 +142,9 @@ class BatchJournal:
                 if named is not None and named.ended is None:
                     yield _Noted(named.txn, self._batch(record.value(), record.offset()), record.offset())
 
-    def _batch(self, value: bytes | None, offset: int) -> Batch:
+    def _batch(self, value: bytes | None, offset: int) -> MicroBatch:
         try:
             found = json.loads(value or b"")
-            return Batch(str(found["stream"]), int(found["batch"]))
+            return MicroBatch(str(found["stream"]), int(found["batch"]))
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{self.name} at offset {offset} holds {value!r:.80}, expected a batch: {error!r}") from error

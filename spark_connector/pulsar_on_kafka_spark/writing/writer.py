@@ -32,7 +32,7 @@ from pulsar_on_kafka_spark.base.spark_session import check_session, require_clas
 from pulsar_on_kafka_spark.options.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options
 from pulsar_on_kafka_spark.reading.connection import driver_settings, kafka_options
 from pulsar_on_kafka_spark.values.value_encoding import VALUE, Encoded, derived_schema, encoded
-from pulsar_on_kafka_spark.writing.batch_journal import Batch, BatchJournal
+from pulsar_on_kafka_spark.writing.batch_journal import BatchJournal, MicroBatch
 from pulsar_on_kafka_spark.writing.record_columns import MessageColumns, sink_columns
 
 _PATIENCE_S: Final = 30.0
@@ -277,7 +277,7 @@ class _InTransactions:
     def run(self, save: _Save, stream: str) -> None:
         batch = journal = None
         if self._options.query_name is not None and self._options.batch_id is not None:
-            batch = Batch(stream, self._options.batch_id)
+            batch = MicroBatch(stream, self._options.batch_id)
             journal = BatchJournal(self._node, self._topic.name, self._options.query_name, Deadline.after(_CALL_S))
         for attempt in range(1, self._options.transaction_attempts + 1):
             doubt = self._once(save, journal, batch)
@@ -288,7 +288,7 @@ class _InTransactions:
             f"the write to {self._topic.name} was undone {self._options.transaction_attempts} times: {doubt}"
         )
 
-    def _once(self, save: _Save, journal: BatchJournal | None, batch: Batch | None) -> str:
+    def _once(self, save: _Save, journal: BatchJournal | None, batch: MicroBatch | None) -> str:
         """Why it was undone; '' when it is written, or was before."""
         deadline = Deadline.after(_CALL_S)
         txn = self._node.transactions.client(deadline).begin(self._options.transaction_timeout_ms, deadline)

@@ -16,8 +16,8 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.http_server import Tls
-from pulsar_on_kafka.gateway.access import Access, TokenKey
+from pulsar_on_kafka.base.http_server import ServerTls
+from pulsar_on_kafka.gateway.access import GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.certificates import Authority
@@ -47,7 +47,7 @@ def serving(admin: AdminClient, unique: Unique, tmp_path: Path) -> Serving:
 
     @contextmanager
     def made(tokens: bool = True, super_users: frozenset[str] = frozenset(), **settings: Any) -> Iterator[Gateway]:
-        access = Access(TokenKey.secret(str(key)) if tokens else None, "trusted" in settings, super_users)
+        access = GatewayAccess(TokenKey.secret(str(key)) if tokens else None, "trusted" in settings, super_users)
         gateway = Gateway(admin.node, GatewaySettings(port=0, access=access, fleet=unique(), **settings))
         try:
             yield gateway
@@ -189,7 +189,7 @@ def test_a_certificate_logs_in(serving: Serving, unique: Unique, tmp_path: Path)
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "a stranger")
     server = authority.issue("server", address="127.0.0.1")
     client_s, strangers = authority.issue("billing"), stranger.issue("billing2")
-    tls = Tls(str(server.certificate), str(server.key))
+    tls = ServerTls(str(server.certificate), str(server.key))
 
     def options(identity: Any) -> dict[str, Any]:
         return {
@@ -215,7 +215,7 @@ def test_a_certificate_logs_in(serving: Serving, unique: Unique, tmp_path: Path)
 
 def test_files_that_are_no_authorities_are_refused(admin: AdminClient, tmp_path: Path) -> None:
     server = Authority(tmp_path).issue("server", address="127.0.0.1")
-    tls = Tls(str(server.certificate), str(server.key))
+    tls = ServerTls(str(server.certificate), str(server.key))
     with pytest.raises(InvalidOption, match="no PEM file of authorities"):
         Gateway(admin.node, GatewaySettings(port=0, tls=tls, trusted=str(server.key)))
     with pytest.raises(InvalidOption, match="there is no certificate to answer"):

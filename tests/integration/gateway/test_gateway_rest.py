@@ -21,8 +21,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import asgi_server
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.http_server import Tls
-from pulsar_on_kafka.gateway.access import EVERYBODY, Access, TokenKey
+from pulsar_on_kafka.base.http_server import ServerTls
+from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.certificates import Authority
@@ -41,7 +41,7 @@ Serving = Callable[..., AbstractContextManager[RestServer]]
 @pytest.fixture
 def serving(admin: AdminClient, unique: Unique) -> Serving:
     @contextmanager
-    def made(access: Access = EVERYBODY, **more: Any) -> Iterator[RestServer]:
+    def made(access: GatewayAccess = EVERYBODY, **more: Any) -> Iterator[RestServer]:
         settings = GatewaySettings(port=0, access=access, fleet=unique(), **more)
         gateway = Gateway(admin.node, settings)
         try:
@@ -497,7 +497,7 @@ def test_super_users_administer_and_others_look_up(serving: Serving, unique: Uni
     def bearer(role: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {jwt.encode({'sub': role}, key.read_bytes())}"}
 
-    with serving(Access(TokenKey.secret(str(key)), super_users=frozenset({"admin"}))) as running:
+    with serving(GatewayAccess(TokenKey.secret(str(key)), super_users=frozenset({"admin"}))) as running:
         rest, topic = Rest(running.url()), unique()
         here = f"/admin/v2/persistent/public/default/{topic}"
         rest.refuses(401, "expected token", "GET", "/admin/v2/clusters")
@@ -516,8 +516,8 @@ def test_super_users_administer_and_others_look_up(serving: Serving, unique: Uni
 def test_certificates_log_in_over_https(serving: Serving, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server_s, admin_s = authority.issue("server", address="127.0.0.1"), authority.issue("admin")
-    tls = Tls(str(server_s.certificate), str(server_s.key))
-    access = Access(certificates=True, super_users=frozenset({"admin"}))
+    tls = ServerTls(str(server_s.certificate), str(server_s.key))
+    access = GatewayAccess(certificates=True, super_users=frozenset({"admin"}))
     with serving(access, tls=tls, trusted=str(authority.file)) as running:
         rest = Rest(running.url(), verify=str(authority.file), cert=(str(admin_s.certificate), str(admin_s.key)))
         assert running.url().startswith("https://")

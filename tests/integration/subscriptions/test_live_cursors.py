@@ -17,7 +17,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.subscriptions.member.requests import life_of
-from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
+from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     CursorLife,
     Request,
@@ -59,7 +59,7 @@ def found_subscription(admin: AdminClient, topic: str) -> Subscription:
     return admin._subscription(topic, "s", Deadline.after(20))
 
 
-def serving_of(consumer: pulsar.Consumer) -> Serving:
+def serving_of(consumer: pulsar.Consumer) -> MemberServing:
     return consumer._member._serving
 
 

@@ -12,7 +12,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
+from pulsar_on_kafka.broker.transactions.buffer.verify import BufferFinding
 from pulsar_on_kafka.broker.transactions.coordinator.state import txn_id
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
@@ -286,10 +286,10 @@ def test_what_differs_is_named_with_what_it_means(pok: CommandLine, by_hand: Wri
         {each["finding"]: (each["txn"], each["offsets"]) for each in partition["differences"]}
         for partition in found["partitions"]
     )
-    assert first == {Finding.COMMITTED_BUT_ABORTED.name: (str(lost), [hidden])}
+    assert first == {BufferFinding.COMMITTED_BUT_ABORTED.name: (str(lost), [hidden])}
     assert second == {
-        Finding.ABORTED_BUT_READABLE.name: (str(shown), [seen]),
-        Finding.STILL_OPEN.name: (str(ending), [seen + 2]),
+        BufferFinding.ABORTED_BUT_READABLE.name: (str(shown), [seen]),
+        BufferFinding.STILL_OPEN.name: (str(ending), [seen + 2]),
     }
     told = pok("verify", by_hand.name, exits=1)
     assert f"transaction {lost}: the log says committed, the buffer aborted [{hidden}]" in told.stdout

@@ -9,14 +9,14 @@ from PIL import Image
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.cli.shared.cursors import drawn, save_png
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 
 def a_view(state: CursorState, end: int, size: int) -> PartitionCursor:
-    return view_of(0, Recovered(state, None, "commit"), LedgerLayout(7, size), 0, end, "commit", 120, [])
+    return view_of(0, RecoveredCursor(state, None, "commit"), LedgerLayout(7, size), 0, end, "commit", 120, [])
 
 
 @for_each_seed(range(200))

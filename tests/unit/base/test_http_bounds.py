@@ -16,7 +16,7 @@ import pytest
 
 from pulsar_on_kafka.base import asgi_server, http_server, listener
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer
-from pulsar_on_kafka.base.http_server import MAX_WAITING, HttpServer, Tls
+from pulsar_on_kafka.base.http_server import MAX_WAITING, HttpServer, ServerTls
 from tests.certificates import Authority
 from tests.waiting import until
 
@@ -78,7 +78,7 @@ def wsgi() -> Iterator[HttpServer]:
 
 @pytest.fixture
 def asgi() -> Iterator[AsgiServer]:
-    server = AsgiServer("test", Address("127.0.0.1", 0, "--port"), app, Tls())
+    server = AsgiServer("test", Address("127.0.0.1", 0, "--port"), app, ServerTls())
     yield server
     server.close()
 
@@ -143,7 +143,7 @@ def test_connections_that_wait_give_way_to_others(asgi: AsgiServer, opened: Open
 
 
 def test_it_ends_without_a_failure(caplog: pytest.LogCaptureFixture) -> None:
-    server = AsgiServer("test", Address("127.0.0.1", 0, "--port"), app, Tls())
+    server = AsgiServer("test", Address("127.0.0.1", 0, "--port"), app, ServerTls())
     assert status_of(server.port) == 200
     server.close()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -153,7 +153,7 @@ def test_handshakes_are_bounded_and_the_oldest_gives_way(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     identity = Authority(tmp_path).issue("server", address="127.0.0.1")
-    certificate = Tls(str(identity.certificate), str(identity.key))
+    certificate = ServerTls(str(identity.certificate), str(identity.key))
     monkeypatch.setattr(listener, "MAX_HANDSHAKES", 20)
     loop, sockets = asyncio.new_event_loop(), listener.bound("127.0.0.1", 0, 128)
     port = sockets[0].getsockname()[1]

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_on_kafka.broker.metadata.acl_roles import RIGHTS, ROLES, Extra, command_line, rights_of
+from pulsar_on_kafka.broker.metadata.acl_roles import RIGHTS, ROLES, ProgramFeature, command_line, rights_of
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.rights import Right
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -22,7 +22,7 @@ def test_the_tables_are_those_of_the_page(section: str) -> None:
     if role is not None:
         found = rights_of(role, ORDERS, "billing")
     else:
-        extra = next((each for each in Extra if each.section == section), None)
+        extra = next((each for each in ProgramFeature if each.section == section), None)
         found = rights_of("service" if extra is None else "reader", ORDERS, "billing", [] if extra is None else [extra])
     page = granted_by_the_page(section)
     assert page

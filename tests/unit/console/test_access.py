@@ -12,9 +12,9 @@ import requests
 from typer.testing import CliRunner
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.http_server import Guard
+from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.consoles import Console, a_console
@@ -41,7 +41,7 @@ def asked(console: Console, path: str = "/", **headers: str) -> requests.Respons
 
 def test_without_a_token_others_are_not_let_in() -> None:
     with pytest.raises(InvalidOption, match=r"--console-host 0\.0\.0\.0 lets others .*--console-token-file"):
-        ConsoleServer(EVERYWHERE, 0, Site("x", Commands()), Guard())
+        ConsoleServer(EVERYWHERE, 0, Site("x", ConsoleCommands()), HttpGuard())
 
 
 def test_serve_refuses_that_before_it_needs_a_cluster() -> None:
@@ -54,7 +54,7 @@ def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(InvalidOption, match=rf"127\.0\.0\.1:{port} cannot be listened on: .*--console-port"):
-            ConsoleServer("127.0.0.1", port, Site("x", Commands()), Guard())
+            ConsoleServer("127.0.0.1", port, Site("x", ConsoleCommands()), HttpGuard())
 
 
 def test_without_a_token_it_answers_to_this_machine_s_names_alone(unguarded: Console) -> None:

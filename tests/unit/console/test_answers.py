@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.console.response_cache import FRESH_S, Answers, Turn, Unanswered
+from pulsar_on_kafka.console.response_cache import FRESH_S, Answers, QuestionTurn, Unanswered
 from pulsar_on_kafka.exceptions import PulsarException, Timeout, TopicNotFound
 from tests.clocks import SetClock
 from tests.waiting import until
@@ -19,7 +19,7 @@ def fails() -> str:
 
 
 def some(clock: SetClock, most: int = 3) -> Answers:
-    return Answers(clock, most, Turn(clock))
+    return Answers(clock, most, QuestionTurn(clock))
 
 
 def counted() -> tuple[list[int], Callable[[], int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka import console
-from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.console.commands import ConsoleCommands
 from tests.command_lines import unknown
 
 _TEMPLATES = sorted((Path(console.__file__).parent / "templates").glob("*.html"))
@@ -34,6 +34,6 @@ def test_the_templates_were_found() -> None:
 
 
 def test_a_line_leads_to_this_cluster_whatever_the_names_are() -> None:
-    commands = Commands(("--url", "kafka://kafka:9092"))
+    commands = ConsoleCommands(("--url", "kafka://kafka:9092"))
     line = commands.line("subscriptions", "show", "a topic", "-s", "$(reboot)")
     assert line == "pok subscriptions show 'a topic' -s '$(reboot)' --url kafka://kafka:9092"

@@ -8,14 +8,14 @@ import re
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.base.text import eighths
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.console.hole_map import CELLS, COLUMNS, hole_map
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 
 def a_view(state: CursorState, end: int, size: int, start: int = 0) -> PartitionCursor:
-    return view_of(0, Recovered(state, None, "commit"), LedgerLayout(7, size), start, end, "commit", 120, [])
+    return view_of(0, RecoveredCursor(state, None, "commit"), LedgerLayout(7, size), start, end, "commit", 120, [])
 
 
 def kind_of(state: CursorState, first: int, last: int, start: int, highest: int) -> str:

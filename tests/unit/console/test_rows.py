@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
-from pulsar_on_kafka.console.rows import PAGE, Wanted, rows_of, shown
+from pulsar_on_kafka.console.rows import PAGE, RequestedRows, rows_of, shown
 from tests.many_subscriptions import an_overview
 
 
-def wanted(**said: str) -> Wanted:
-    return Wanted.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
+def wanted(**said: str) -> RequestedRows:
+    return RequestedRows.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
 
 
 ROWS = rows_of(an_overview(1000).subscriptions)

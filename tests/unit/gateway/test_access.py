@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.access import EVERYBODY, TLS, TOKEN, Access, Login, TokenKey
+from pulsar_on_kafka.gateway.access import EVERYBODY, TLS, TOKEN, GatewayAccess, Login, TokenKey
 
 SECRET: Final = secrets.token_bytes(32)
 _FAR_S: Final = 4_000_000_000
@@ -26,13 +26,13 @@ def _token(**claims: Any) -> bytes:
 
 
 @pytest.fixture
-def by_secret(tmp_path: Path) -> Access:
+def by_secret(tmp_path: Path) -> GatewayAccess:
     file = tmp_path / "secret.key"
     file.write_bytes(SECRET)
-    return Access(TokenKey.secret(str(file)))
+    return GatewayAccess(TokenKey.secret(str(file)))
 
 
-def test_a_token_s_subject_is_the_role_and_its_expiry_the_login_s_end(by_secret: Access) -> None:
+def test_a_token_s_subject_is_the_role_and_its_expiry_the_login_s_end(by_secret: GatewayAccess) -> None:
     assert by_secret.login(TOKEN, _token(), None) == Login("billing")
     assert by_secret.login(TOKEN, _token(exp=_FAR_S, aud="x", iat=_FAR_S), None) == Login("billing", _FAR_S)
 
@@ -59,7 +59,7 @@ def test_a_token_s_subject_is_the_role_and_its_expiry_the_login_s_end(by_secret:
     ids=["ended", "not begun", "empty", "number", "no subject", "other key", "unsigned", "none", "bytes", "newline",
          "space", "dots", "long", "no time", "infinite"],
 )  # fmt: skip
-def test_other_tokens_name_nobody(by_secret: Access, token: bytes, reason: str) -> None:
+def test_other_tokens_name_nobody(by_secret: GatewayAccess, token: bytes, reason: str) -> None:
     with pytest.raises(AuthenticationError, match=reason):
         by_secret.login(TOKEN, token, None)
 
@@ -79,7 +79,7 @@ def test_a_public_key_proves_what_its_private_one_signed(
 ) -> None:
     file = tmp_path / "public.key"
     file.write_bytes(key.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
-    access = Access(TokenKey.public(str(file)))
+    access = GatewayAccess(TokenKey.public(str(file)))
     token = jwt.encode({"sub": "billing"}, key, algorithm=algorithm).encode()
     assert access.login(TOKEN, token, None) == Login("billing")
     with pytest.raises(AuthenticationError, match="alg"):  # the public key is no secret that signs
@@ -104,8 +104,8 @@ def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
         TokenKey.public(str(file))
 
 
-def test_a_certificate_s_common_name_is_the_role(by_secret: Access) -> None:
-    access = Access(certificates=True)
+def test_a_certificate_s_common_name_is_the_role(by_secret: GatewayAccess) -> None:
+    access = GatewayAccess(certificates=True)
     assert access.login(TLS, b"", _CERTIFICATE) == Login("billing")
     for other in (None, {}, {"subject": ((("countryName", "XX"),),)}, {"subject": ((("commonName", "a"),),) * 2}):
         with pytest.raises(AuthenticationError, match="one common name"):
@@ -114,19 +114,19 @@ def test_a_certificate_s_common_name_is_the_role(by_secret: Access) -> None:
         by_secret.login(TLS, b"", _CERTIFICATE)
     with pytest.raises(AuthenticationError, match="login by 'none', expected token"):
         by_secret.login("", b"", None)
-    both = Access(by_secret.tokens, certificates=True)
+    both = GatewayAccess(by_secret.tokens, certificates=True)
     assert both.login(TLS, b"", _CERTIFICATE) == both.login(TOKEN, _token(), None)
     with pytest.raises(AuthenticationError, match="expected token or tls"):
         both.login("basic", b"a:b", _CERTIFICATE)
 
 
-def test_super_users_administer_and_everybody_where_nobody_logs_in(by_secret: Access) -> None:
+def test_super_users_administer_and_everybody_where_nobody_logs_in(by_secret: GatewayAccess) -> None:
     assert EVERYBODY.login("token", b"anything", None) == Login("")
     assert EVERYBODY.may_administer("")
-    access = Access(by_secret.tokens, super_users=frozenset({"admin"}))
+    access = GatewayAccess(by_secret.tokens, super_users=frozenset({"admin"}))
     assert access.may_administer("admin")
     assert not access.may_administer("billing")
 
 
-def test_no_key_is_shown(by_secret: Access) -> None:
+def test_no_key_is_shown(by_secret: GatewayAccess) -> None:
     assert repr(SECRET) not in repr(by_secret)

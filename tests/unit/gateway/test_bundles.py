@@ -11,7 +11,7 @@ from pulsar_on_kafka.gateway.bundles import (
     FRESH_S,
     NEW_S,
     Bundles,
-    Member,
+    FleetMember,
     bundle_of,
     member_name,
     url_of,
@@ -23,19 +23,19 @@ HERE, THERE = "pulsar://here:6650", "pulsar+ssl://there:6651"
 ALL = range(BUNDLES)
 
 
-def known(*own: int, members: tuple[Member, ...] = (), stable: bool = True) -> Bundles:
+def known(*own: int, members: tuple[FleetMember, ...] = (), stable: bool = True) -> Bundles:
     bundles = Bundles(HERE)
     bundles.assigned(own, 1.0)
     bundles.described(members, 1.0, stable=stable)
     return bundles
 
 
-def us(*bundles: int) -> Member:
-    return Member(HERE, bundles, True)
+def us(*bundles: int) -> FleetMember:
+    return FleetMember(HERE, bundles, True)
 
 
-def them(*bundles: int) -> Member:
-    return Member(THERE, bundles, False)
+def them(*bundles: int) -> FleetMember:
+    return FleetMember(THERE, bundles, False)
 
 
 def test_a_bundle_belongs_to_a_partition_however_it_is_named() -> None:
@@ -98,7 +98,7 @@ def test_a_description_from_before_an_assignment_is_not_the_last() -> None:
 
 
 def test_another_process_at_the_same_address_is_as_good() -> None:
-    bundles = known(*range(32), members=(us(*range(32)), Member(HERE, range(32, 64), False)))
+    bundles = known(*range(32), members=(us(*range(32)), FleetMember(HERE, range(32, 64), False)))
     assert (bundles.known(40, 1.0), bundles.elsewhere(40)) == (HERE, None)
 
 

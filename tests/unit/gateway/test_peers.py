@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pulsar_on_kafka.gateway.peers import FRESH_S, Peers
+from pulsar_on_kafka.gateway.peers import FRESH_S, FleetPeers
 from tests.clocks import SetClock
 
 
@@ -18,7 +18,7 @@ async def _one_that_ends(clock: SetClock) -> tuple[bool, bool, bool, bool]:
     heard = asyncio.Event()
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     url = f"pulsar://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    peers = Peers(asyncio.get_running_loop(), clock, heard.set)
+    peers = FleetPeers(asyncio.get_running_loop(), clock, heard.set)
     peers.are({url})
     await heard.wait()
     at_first = peers.is_there(url)
@@ -48,7 +48,7 @@ async def _one_never_reached(clock: SetClock) -> bool:
     url = f"pulsar://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()
     await server.wait_closed()
-    peers = Peers(asyncio.get_running_loop(), clock, heard.set)
+    peers = FleetPeers(asyncio.get_running_loop(), clock, heard.set)
     peers.are({url})
     await heard.wait()
     clock.seconds += 2 * FRESH_S

@@ -8,13 +8,13 @@ import pytest
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.gateway.rest.request import Asked, RestError, refusal
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, refusal
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 
-def asked(body: bytes = b"", **query: str) -> Asked:
+def asked(body: bytes = b"", **query: str) -> RestRequest:
     nobody: Any = None
-    return Asked(nobody, {"tenant": "t", "namespace": "n", "topic": "x", "domain": "non-persistent"}, query, body)
+    return RestRequest(nobody, {"tenant": "t", "namespace": "n", "topic": "x", "domain": "non-persistent"}, query, body)
 
 
 @pytest.mark.parametrize(

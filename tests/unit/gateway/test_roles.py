@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from pulsar_on_kafka.gateway.access import EVERYBODY, Access
+from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess
 from pulsar_on_kafka.gateway.rest.clusters import make_tenant
-from pulsar_on_kafka.gateway.rest.request import Asked, Cluster, RestError
+from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest
 from pulsar_on_kafka.gateway.rest.server import Rest
-from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions
+from pulsar_on_kafka.gateway.transactions import GatewayTransactions, RoleTransactions
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 NOTHING: Any = None
@@ -20,8 +20,8 @@ TXN = TxnId(0, 1)
 
 
 def test_a_transaction_is_known_to_its_owner_and_to_super_users() -> None:
-    access = Access(certificates=True, super_users=frozenset({"admin"}))
-    transactions = OpenTransactions(NOTHING, access, NOTHING)
+    access = GatewayAccess(certificates=True, super_users=frozenset({"admin"}))
+    transactions = GatewayTransactions(NOTHING, access, NOTHING)
     part: Any = SimpleNamespace(owner="bob", id=TXN)
     transactions._known[TXN] = part
     known = {role: RoleTransactions(transactions, role).known(TXN) for role in ("bob", "eve", "admin", "")}
@@ -49,4 +49,4 @@ def test_rest_of_this_machine_answers_to_its_names(host: str, answers: bool) -> 
 def test_a_list_that_is_none_is_named(said: bytes) -> None:
     cluster = Cluster(NOTHING, NOTHING, NOTHING, NOTHING)
     with pytest.raises(RestError, match=r"allowedClusters is .*, expected a list of names"):
-        make_tenant(Asked(cluster, {"tenant": "t"}, {}, said))
+        make_tenant(RestRequest(cluster, {"tenant": "t"}, {}, said))

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading import events
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records, events_of
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, KafkaPartition, OutOfRange, Records, events_of
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.reading.sequential_reader import AscendingReader
@@ -55,7 +55,7 @@ def test_partitions_of_several_topics_are_told_apart() -> None:
 def test_the_end_stands_where_it_was_reached() -> None:
     first, end, second = told([record(3), event(KafkaError._PARTITION_EOF, 4), record(4)])
     assert isinstance(first, Records)
-    assert end == End(KafkaPartition("t", 0), 4)
+    assert end == EndOfLog(KafkaPartition("t", 0), 4)
     assert isinstance(second, Records)
 
 

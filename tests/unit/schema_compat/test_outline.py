@@ -13,7 +13,7 @@ from hypothesis import given
 from pulsar_on_kafka.schema import ProtobufNativeSchema
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka_schema_compat.outline import WHOLE, Change, changes, outline
+from pulsar_on_kafka_schema_compat.outline import WHOLE, OutlineChange, changes, outline
 from tests.property.avro_schemas import pairs
 
 STRATEGIES = (CompatibilityStrategy.BACKWARD, CompatibilityStrategy.FORWARD)
@@ -68,8 +68,8 @@ def test_a_definition_without_fields_is_one_line(definition: Any, line: str) -> 
 def test_only_what_differs_is_a_change() -> None:
     old, new = (outline(avro(one)) for one in ({**ORDER, "doc": "x"}, {**ORDER, "fields": ORDER["fields"][:1]}))
     gone = [name for name in old.lines if name != "total"]
-    assert changes(old, new) == [Change(name, old.lines[name], None) for name in gone]
-    assert changes(new, old) == [Change(name, None, old.lines[name]) for name in gone]
+    assert changes(old, new) == [OutlineChange(name, old.lines[name], None) for name in gone]
+    assert changes(new, old) == [OutlineChange(name, None, old.lines[name]) for name in gone]
     assert changes(old, old) == []
 
 

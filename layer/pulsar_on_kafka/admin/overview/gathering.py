@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from pulsar_on_kafka.admin.letters import REDRIVE
 from pulsar_on_kafka.admin.overview.log_followers import FollowedLogs, states_of
-from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, SavedProgress, idle_since
 from pulsar_on_kafka.admin.overview.records import (
     Overview,
     PartitionOverview,
@@ -83,7 +83,7 @@ T = TypeVar("T")
 class _Cursor:
     """What is known of one cursor. `made_of` is what `seen` was made of: as long as it is the same, so is that."""
 
-    seen: Seen
+    seen: SavedProgress
     progress: Progress
     made_of: object = None
     saved_ms: int = 0
@@ -316,7 +316,7 @@ class Gatherer:
         saved: tuple[GroupCommit | None, GroupCommit | None, CursorCheckpoint | None],
         trimmed: int,
         deadline: Deadline,
-    ) -> Seen:
+    ) -> SavedProgress:
         commit, elsewhere, copy = (
             None if each is None else CommittedOffset(each.kafka_offset, each.metadata) for each in saved
         )
@@ -338,7 +338,7 @@ class Gatherer:
                 unreadable = str(reason)
                 state.reset(trimmed)
         suspects = 0 if state.deliveries is None else len(state.deliveries.suspects)
-        return Seen(state.next_unacked, len(state.deleted), state.deleted.count_gaps(), suspects, unreadable)
+        return SavedProgress(state.next_unacked, len(state.deleted), state.deleted.count_gaps(), suspects, unreadable)
 
     def _commit(self, group: str, identity: CursorIdentity) -> GroupCommit | None:
         return self._logs.groups.commits.get(CommitPlace(group, identity.kafka_topic, identity.partition))

@@ -43,7 +43,7 @@ F = TypeVar("F", bound=LogFold)
 Ends: TypeAlias = Mapping[tuple[str, int], int]
 
 
-class Groups:
+class FollowedGroups:
     """What consumer groups of subscriptions have committed, and their members, as a fold over `__consumer_offsets`.
 
     A group that is named otherwise than a subscription's is passed over. Memory: the newest commit of each cursor, of
@@ -114,7 +114,7 @@ class FollowedLogs:
         self.checkpoints = self._each(CURSOR_CHECKPOINTS, CheckpointFold)
         self.buffers = self._each(TRANSACTION_BUFFER_SNAPSHOT, BufferEntries)
         self.pending_acks = self._each(TRANSACTION_PENDING_ACK, PendingAckLog)
-        self.groups = Groups()
+        self.groups = FollowedGroups()
         self.reads_commits = True
         """False: this user may not."""
         self.failures: dict[str, str] = {}

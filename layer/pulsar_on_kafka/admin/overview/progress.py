@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Seen(NamedTuple):
+class SavedProgress(NamedTuple):
     """A cursor as it was saved last: everything below `next_unacked` is acknowledged, and so many entries above it."""
 
     next_unacked: int
@@ -20,7 +20,7 @@ class Progress:
 
     __slots__ = ("_at", "_before_s", "moved_ms", "per_s", "total")
 
-    def __init__(self, seen: Seen, moved_ms: int) -> None:
+    def __init__(self, seen: SavedProgress, moved_ms: int) -> None:
         """`moved_ms`: since when, at least, the cursor is as it is seen first; Unix time."""
         self._at = (seen.next_unacked, seen.acknowledged)
         self._before_s: float | None = None
@@ -31,7 +31,7 @@ class Progress:
         self.total = 0
         """Entries acknowledged since it was seen first; a seek counts for nothing."""
 
-    def saw(self, seen: Seen, now_s: float, now_ms: int) -> None:
+    def saw(self, seen: SavedProgress, now_s: float, now_ms: int) -> None:
         """`now_s` is of a clock that only grows."""
         at = (seen.next_unacked, seen.acknowledged)
         done = max(0, sum(at) - sum(self._at))

@@ -10,7 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 
 MIN_BYTES: Final = 1 << 20
 DEFAULT_BYTES: Final = 64 << 20
@@ -72,7 +72,7 @@ class Residency:
         self._sizes: dict[int, tuple[int, int]] = {}
         """When a ledger was last used, and how large it was then."""
 
-    def sweep(self, state: CursorState, saved: Saved, now_s: int) -> int:
+    def sweep(self, state: CursorState, saved: SavedCursor, now_s: int) -> int:
         """Send ledgers away until the budget is kept; gives how many went. No save may be under way.
 
         `now_s` is the monotonic clock in seconds.

@@ -39,7 +39,7 @@ class Unneeded(NamedTuple):
 
 
 @dataclass(slots=True)
-class Saved:
+class SavedCursor:
     """The last accepted save, as it lies on Kafka: its lineage, live segments by ledger index, and its marker."""
 
     lineage: Lineage
@@ -74,11 +74,11 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredCursor:
     """A cursor as read back. `source` says from what: commit, seek, checkpoint or start."""
 
     state: CursorState
-    saved: Saved | None
+    saved: SavedCursor | None
     source: str
     version: int = 0
     """The highest version that was met; the next owner's is one more."""
@@ -93,7 +93,7 @@ class Save:
     """One save, ready for the group commit; `accept` it once the commit was."""
 
     commit: CommittedOffset
-    saved: Saved
+    saved: SavedCursor
     obsolete: Unneeded
     """What nothing needs once it is accepted, but perhaps a checkpoint."""
     revision: int

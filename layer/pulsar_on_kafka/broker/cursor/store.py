@@ -36,9 +36,9 @@ from pulsar_on_kafka.broker.cursor.prefetched_segments import SegmentsAtHand
 from pulsar_on_kafka.broker.cursor.saved_cursor import (
     AcceptedSave,
     Candidate,
-    Recovered,
+    RecoveredCursor,
     Save,
-    Saved,
+    SavedCursor,
     Unneeded,
     UnreadableCursor,
     newest,
@@ -93,7 +93,7 @@ class CursorStore:
         elsewhere: CommittedOffset | None = None,
         *,
         with_holes: bool = True,
-    ) -> Recovered:
+    ) -> RecoveredCursor:
         """The cursor as its last accepted save left it.
 
         A commit without our metadata was made by a Kafka tool and is taken as a seek. State of another life of the
@@ -124,20 +124,20 @@ class CursorStore:
         start_offset: int,
         with_holes: bool,
         deadline: Deadline,
-    ) -> Recovered:
+    ) -> RecoveredCursor:
         candidates = [found for found in (own, other, copy) if found is not None]
         version = max((candidate.place[0] for candidate in candidates), default=0)
         found = newest(own, other, copy)
         if found is None:
-            return Recovered(CursorState(start_offset, identity.entries_per_ledger), None, "start", version)
+            return RecoveredCursor(CursorState(start_offset, identity.entries_per_ledger), None, "start", version)
         if found.metadata is None:
             state = CursorState(found.commit.kafka_offset, identity.entries_per_ledger)
             state.pending_acks = any(each.metadata is not None and each.metadata.pending_acks for each in candidates)
-            return Recovered(state, None, "seek", version)
+            return RecoveredCursor(state, None, "seek", version)
         if with_holes:
             restored = self._restore(identity, found.commit.kafka_offset, found.metadata, found.source, deadline)
         else:
-            restored = Recovered(
+            restored = RecoveredCursor(
                 _without_holes(identity, found.commit.kafka_offset, found.metadata), None, found.source
             )
         return replace(restored, version=version, commit_chars=len(found.commit.metadata))
@@ -170,9 +170,9 @@ class CursorStore:
 
     def _restore(
         self, identity: CursorIdentity, next_unacked: int, metadata: CommitMetadata, source: str, deadline: Deadline
-    ) -> Recovered:
+    ) -> RecoveredCursor:
         state = _without_holes(identity, next_unacked, metadata)
-        saved = Saved(metadata.lineage, pending_acks=metadata.pending_acks, leased_from=metadata.leased_from)
+        saved = SavedCursor(metadata.lineage, pending_acks=metadata.pending_acks, leased_from=metadata.leased_from)
         if metadata.marker_offset is not None:
             marker, saved.marker = self._segments.read_marker(identity, metadata.marker_offset, deadline)
             saved.marker_offset = metadata.marker_offset
@@ -193,9 +193,9 @@ class CursorStore:
             batches = metadata.holes.batches.items()
             state.acknowledge_batches({next_unacked + relative: BatchAckSet(*acks) for relative, acks in batches})
             saved.beside = BitMap64((*acked, *(next_unacked + relative for relative in metadata.holes.batches)))
-        return Recovered(state, saved, source)
+        return RecoveredCursor(state, saved, source)
 
-    def loader(self, identity: CursorIdentity, saved: Saved) -> Loader:
+    def loader(self, identity: CursorIdentity, saved: SavedCursor) -> Loader:
         """Reads ledgers of a save back, in 10 s at most. Its calls raise UnreadableCursor or StoreError."""
 
         def load(indexes: Sequence[int]) -> Iterator[tuple[int, Holes]]:
@@ -205,7 +205,7 @@ class CursorStore:
 
         return load
 
-    def load_all(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> None:
+    def load_all(self, identity: CursorIdentity, found: RecoveredCursor, deadline: Deadline) -> None:
         """Read every ledger of a recovered cursor. Raises UnreadableCursor, StoreError."""
         if found.saved is None:
             return
@@ -214,14 +214,14 @@ class CursorStore:
             for index, holes in self._segments.read_ledgers(identity, away, deadline):
                 found.state.put_ledger(index, holes)
 
-    def marker_bytes(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> list[int]:
+    def marker_bytes(self, identity: CursorIdentity, found: RecoveredCursor, deadline: Deadline) -> list[int]:
         """Sizes of the marker that a recovered cursor has, and of its pages. Raises Corrupt, StoreError."""
         offset = found.saved.marker_offset if found.saved is not None else None
         return [] if offset is None else self._segments.marker_bytes(identity, offset, deadline)
 
     # Writing ------------------------------------------------------------------------------------------------------
 
-    def take_over(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> Save:
+    def take_over(self, identity: CursorIdentity, found: RecoveredCursor, deadline: Deadline) -> Save:
         """The first save of a new owner: what was found, with a session that nobody had and the next version.
 
         Its saves from then on have the lineage of `PartitionSaves.next_lineage`. Ledgers whose records another
@@ -233,11 +233,11 @@ class CursorStore:
         """
         lineage = identity.lineage(new_session(), found.version + 1, 0)
         with _unreadable(identity):
-            save = self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
+            save = self.prepare(identity, found.state, found.saved or SavedCursor(lineage), lineage, deadline)
         return save if found.saved is None else replace(save, replaces=found.saved.lineage.session)
 
     def prepare(
-        self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
+        self, identity: CursorIdentity, state: CursorState, last: SavedCursor, lineage: Lineage, deadline: Deadline
     ) -> Save:
         """Make everything that the next group commit refers to durable, and give that commit.
 
@@ -253,7 +253,7 @@ class CursorStore:
             state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
-                Saved(
+                SavedCursor(
                     lineage,
                     beside=positions(state),
                     resets=state.resets,
@@ -268,7 +268,7 @@ class CursorStore:
         return self._prepare_segments(identity, state, last, lineage, deadline)
 
     def _prepare_segments(
-        self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
+        self, identity: CursorIdentity, state: CursorState, last: SavedCursor, lineage: Lineage, deadline: Deadline
     ) -> Save:
         with_state = state.ledgers_with_state()
         dirty = sorted(index for index in with_state if index in state.dirty_ledgers or index not in last.segments)
@@ -286,7 +286,7 @@ class CursorStore:
         state.dirty_ledgers = set()
         return Save(
             CommittedOffset(state.next_unacked, text),
-            Saved(
+            SavedCursor(
                 lineage,
                 segments,
                 marker,
@@ -302,7 +302,7 @@ class CursorStore:
         )
 
     def prepare_without_segments(
-        self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
+        self, identity: CursorIdentity, state: CursorState, last: SavedCursor, lineage: Lineage, deadline: Deadline
     ) -> Save | None:
         """A save without segments, while these cannot be written: mark-delete, and holes as far as they fit the commit.
 
@@ -311,7 +311,7 @@ class CursorStore:
         ManagedCursorImpl, which puts up to 1,000 ranges into the metadata store when its ledger cannot be written.
         """
         origin = state.next_unacked
-        base = last if last.resets == state.resets else Saved(lineage)
+        base = last if last.resets == state.resets else SavedCursor(lineage)
         changed = sorted(i for i in state.ledgers_with_state() if i in state.dirty_ledgers or i not in base.segments)
         kept = [offset for offset in base.beside if offset >= origin]
         news = (o for index in changed for o in self._unsaved(identity, state, base, index, deadline))
@@ -328,7 +328,7 @@ class CursorStore:
         beside = BitMap64((*kept, *more[:fits]))
         return Save(
             CommittedOffset(origin, text),
-            Saved(
+            SavedCursor(
                 lineage,
                 dict(base.segments),
                 base.marker,
@@ -346,7 +346,7 @@ class CursorStore:
         )
 
     def _unsaved(
-        self, identity: CursorIdentity, state: CursorState, base: Saved, index: int, deadline: Deadline
+        self, identity: CursorIdentity, state: CursorState, base: SavedCursor, index: int, deadline: Deadline
     ) -> Iterator[int]:
         """The positions of a ledger of which the saved segments know less; all, when those cannot be read."""
         saved = Holes(BitMap())
@@ -364,7 +364,7 @@ class CursorStore:
     def clean(self, identity: CursorIdentity, unneeded: Unneeded, deadline: Deadline) -> None:
         self._segments.tombstone(identity, *unneeded, deadline)
 
-    def forget(self, identity: CursorIdentity, saved: Saved, deadline: Deadline) -> None:
+    def forget(self, identity: CursorIdentity, saved: SavedCursor, deadline: Deadline) -> None:
         """Tombstone everything that `saved` refers to: the subscription is gone."""
         self._segments.tombstone(identity, *saved.everything(), deadline)
 

@@ -71,7 +71,7 @@ class Ends(Protocol):
     def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, int]: ...
 
 
-class Records(Protocol):
+class RecordSource(Protocol):
     """`Fetcher`, as far as it is needed here."""
 
     def read(
@@ -100,7 +100,7 @@ Append: TypeAlias = Callable[[Sequence[Group], Deadline], Sequence[Sequence[int]
 """Appends to data topics, and gives the offsets of each group. Source: `kafka.appends.append_apart`."""
 
 
-class Outcomes(Protocol):
+class OutcomeLookup(Protocol):
     """Outcomes of transactions, as `LookingOnly` reads them."""
 
     def outcomes(
@@ -110,7 +110,7 @@ class Outcomes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredSequence:
     """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none. `undecided`: those of
     transactions that are open, by transaction; they do not count in `highest`. `absent`: ids that failed, or are free
     again since their transaction was aborted; up to `forgotten_upto` some of these may be missing."""
@@ -143,9 +143,9 @@ class SequenceJournal:
         self,
         log: StateLog,
         admin: Ends,
-        fetcher: Records,
+        fetcher: RecordSource,
         clock: Clock,
-        transactions: Outcomes,
+        transactions: OutcomeLookup,
         hold_up: Callable[[Collection[TxnId]], None],
         fences: NameFences,
         append: Append,
@@ -163,7 +163,7 @@ class SequenceJournal:
 
     def recover(
         self, topic: Topic, name: str, epoch: int, partitions: Iterable[int], deadline: Deadline
-    ) -> dict[int, Recovered]:
+    ) -> dict[int, RecoveredSequence]:
         """The ids that `name` has stored in these partitions, for its new holder with this epoch; on record when it
         returns.
 
@@ -175,10 +175,10 @@ class SequenceJournal:
         known = self._noted(place, name, deadline)
         newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
         left = [p for p in numbers if p in newest and not newest[p].final]
-        recovered: dict[int, Recovered] = {}
+        recovered: dict[int, RecoveredSequence] = {}
         for partition, end in self.ends(topic, [p for p in numbers if p not in left], deadline).items():
             snapshot = newest.get(partition)
-            recovered[partition] = Recovered(-1, end) if snapshot is None else _before(snapshot, end)
+            recovered[partition] = RecoveredSequence(-1, end) if snapshot is None else _before(snapshot, end)
         if left:
             markers = self._take_over(topic, name, epoch, left, deadline)
             fences = self._fences.fences_of(topic, left, deadline, name=name)
@@ -204,7 +204,14 @@ class SequenceJournal:
         return self._fences.take_over_name(topic, name, epoch, partitions, append, deadline)
 
     def save(
-        self, topic: Topic, name: str, epoch: int, known: Mapping[int, Recovered], deadline: Deadline, *, final: bool
+        self,
+        topic: Topic,
+        name: str,
+        epoch: int,
+        known: Mapping[int, RecoveredSequence],
+        deadline: Deadline,
+        *,
+        final: bool,
     ) -> None:
         place = str(topic.name)
         life = topic.layout.incarnation
@@ -347,9 +354,9 @@ class SequenceJournal:
         return self._clock.now_ms() - noted.at_ms > longest_ms
 
     def _scan(
-        self, topic: Topic, name: str, epoch: int, partition: int, before: Recovered, end: int,
+        self, topic: Topic, name: str, epoch: int, partition: int, before: RecoveredSequence, end: int,
         fences: Iterable[Fence], deadline: Deadline,
-    ) -> Recovered:  # fmt: skip
+    ) -> RecoveredSequence:  # fmt: skip
         """Read the log on, from `before` to `end`, and give the ids that are known then."""
         began_s = self._clock.monotonic()
         noted = start = before.upto
@@ -381,8 +388,8 @@ class SequenceJournal:
             self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)
 
 
-def _before(snapshot: SequenceSnapshot, upto: int) -> Recovered:
-    return Recovered(snapshot.highest, upto, {}, snapshot.absent, snapshot.forgotten_upto)
+def _before(snapshot: SequenceSnapshot, upto: int) -> RecoveredSequence:
+    return RecoveredSequence(snapshot.highest, upto, {}, snapshot.absent, snapshot.forgotten_upto)
 
 
 class _Met:
@@ -391,7 +398,7 @@ class _Met:
     Memory: bitmaps of the ids that were met since the first one in a transaction.
     """
 
-    def __init__(self, before: Recovered) -> None:
+    def __init__(self, before: RecoveredSequence) -> None:
         self.highest = before.highest
         self.held = dict(before.undecided)
         self._absent = SequenceIds(before.absent, before.forgotten_upto)
@@ -437,8 +444,8 @@ class _Met:
         self._absent.update(given_back)
         self._absent.shrink()
 
-    def recovered(self, upto: int) -> Recovered:
-        return Recovered(self.highest, upto, self.held, self._absent.ids, self._absent.forgotten_upto)
+    def recovered(self, upto: int) -> RecoveredSequence:
+        return RecoveredSequence(self.highest, upto, self.held, self._absent.ids, self._absent.forgotten_upto)
 
 
 class _Noted(NamedTuple):

@@ -20,7 +20,7 @@ _NEAR: Final = 2_000
 """Records that are read on for the next one of several, before it is looked for by bisection."""
 
 
-class Copy(NamedTuple):
+class ReplicaCopy(NamedTuple):
     """A copy's own offset, and the place of its original."""
 
     offset: int
@@ -99,14 +99,14 @@ class Copies:
                     return furthest
         return furthest
 
-    def _first(self, start: int, end: int, deadline: Deadline) -> Copy | None:
+    def _first(self, start: int, end: int, deadline: Deadline) -> ReplicaCopy | None:
         while start < end:
             upto = min(end, start + _AT_ONCE)
             for batch in self._reads.read(self._topic, self._partition, start, upto, deadline):
                 for record in batch:
                     original = self._original(record)
                     if original is not None:
-                        return Copy(record.offset(), original)
+                        return ReplicaCopy(record.offset(), original)
             start = upto
         return None
 

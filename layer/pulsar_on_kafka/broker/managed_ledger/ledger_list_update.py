@@ -41,7 +41,7 @@ NOTHING: Final = Measured(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LedgerListChange:
     """A ledger that is to be written anew, once [`measure_from`, `record.end`) has been measured.
 
     `record` has what was measured before of the rest of it.
@@ -65,7 +65,7 @@ class Change:
 
 def changes(
     listed: Sequence[Ledger], place: LedgerPlace, layout: LedgerLayout, log: LogRange, *, look_again: bool = False
-) -> list[Change]:
+) -> list[LedgerListChange]:
     """Changes after which the list says what Kafka has; in the order of the log.
 
     Args:
@@ -76,7 +76,7 @@ def changes(
     Ledgers below the first one on the list are not put on it again: they were taken off it. A list that was empty
     begins at the log's start. So whoever writes only some of the changes writes the first ones of each partition.
     """
-    found: list[Change] = []
+    found: list[LedgerListChange] = []
     open_index = log.end // layout.entries_per_ledger
     for ledger in listed:
         found.extend(_change(ledger, layout, log, open_index, look_again=look_again))
@@ -86,12 +86,12 @@ def changes(
         if index in there:
             continue
         record = _new(place.topic, layout, log, index, open_index)
-        found.append(Change(layout.ledger_id(place.partition, index), record, record.first))
+        found.append(LedgerListChange(layout.ledger_id(place.partition, index), record, record.first))
     return found
 
 
-def removal(ledger: Ledger) -> Change:
-    return Change(ledger.id, replace(ledger.record, state=LedgerState.REMOVED), ledger.end)
+def removal(ledger: Ledger) -> LedgerListChange:
+    return LedgerListChange(ledger.id, replace(ledger.record, state=LedgerState.REMOVED), ledger.end)
 
 
 def _new(topic: str, layout: LedgerLayout, log: LogRange, index: int, open_index: int) -> LedgerRecord:
@@ -101,7 +101,9 @@ def _new(topic: str, layout: LedgerLayout, log: LogRange, index: int, open_index
     return LedgerRecord(topic, state, first, max(first, min(end, log.end)))
 
 
-def _change(ledger: Ledger, layout: LedgerLayout, log: LogRange, open_index: int, *, look_again: bool) -> list[Change]:
+def _change(
+    ledger: Ledger, layout: LedgerLayout, log: LogRange, open_index: int, *, look_again: bool
+) -> list[LedgerListChange]:
     record, index = ledger.record, ledger.ledger_index
     range_end = layout.ledger_range(index)[1]
     if index > open_index or (range_end <= log.start and index < open_index):
@@ -110,23 +112,23 @@ def _change(ledger: Ledger, layout: LedgerLayout, log: LogRange, open_index: int
         return _open(ledger, layout, log, look_again=look_again)
     kept, measured_to = _without_lost_beginning(record, log)
     if record.state is LedgerState.OPEN:
-        return [Change(ledger.id, replace(kept, state=LedgerState.CLOSED, end=range_end), measured_to)]
+        return [LedgerListChange(ledger.id, replace(kept, state=LedgerState.CLOSED, end=range_end), measured_to)]
     if kept is record:
         return []
-    return [Change(ledger.id, replace(kept, end=range_end), measured_to)]
+    return [LedgerListChange(ledger.id, replace(kept, end=range_end), measured_to)]
 
 
-def _open(ledger: Ledger, layout: LedgerLayout, log: LogRange, *, look_again: bool) -> list[Change]:
+def _open(ledger: Ledger, layout: LedgerLayout, log: LogRange, *, look_again: bool) -> list[LedgerListChange]:
     record = ledger.record
     if record.state is not LedgerState.OPEN or record.end > log.end:  # the partition lost its end: all is new
         fresh = _new(record.topic, layout, log, ledger.ledger_index, ledger.ledger_index)
-        return [Change(ledger.id, replace(fresh, properties=record.properties), fresh.first)]
+        return [LedgerListChange(ledger.id, replace(fresh, properties=record.properties), fresh.first)]
     kept, measured_to = _without_lost_beginning(record, log)
     grown = log.end - record.end
     enough = grown * GROWN_BY_SHARE >= layout.entries_per_ledger or (grown > 0 and (record.entries == 0 or look_again))
     if kept is record and not enough:
         return []
-    return [Change(ledger.id, replace(kept, end=log.end), measured_to)]
+    return [LedgerListChange(ledger.id, replace(kept, end=log.end), measured_to)]
 
 
 def _without_lost_beginning(record: LedgerRecord, log: LogRange) -> tuple[LedgerRecord, int]:

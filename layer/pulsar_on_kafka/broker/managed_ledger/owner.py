@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import (
     NOTHING,
-    Change,
+    LedgerListChange,
     LogRange,
     Measured,
     changes,
@@ -80,7 +80,7 @@ class DataTopics(Protocol):
         ...
 
 
-class Turn(NamedTuple):
+class LedgerTurn(NamedTuple):
     topics: int
     written: int
     cleaned: int
@@ -134,7 +134,7 @@ class LedgerOwner:
         key = MaintenanceTakeoverKey(self.state_partition, mine.session, mine.version)
         return encode_key(key), encode_ledger_value(mine.version, MaintenanceTakenOver())
 
-    def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> Turn:
+    def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> LedgerTurn:
         """Bring the lists in line with Kafka's logs, as far as `MAX_CHANGES` goes.
 
         Args:
@@ -154,9 +154,9 @@ class LedgerOwner:
         if look_again and not more:
             self._looked_ms = self._clock.now_ms()
         cleaned = self._clean(lists, deadline)
-        return Turn(len(topics), written, cleaned, more)
+        return LedgerTurn(len(topics), written, cleaned, more)
 
-    def rebuild(self, deadline: Deadline) -> Turn:
+    def rebuild(self, deadline: Deadline) -> LedgerTurn:
         """Write every list anew from what Kafka has, measured anew. Take over first.
 
         What was taken off a list stays off it, also where Kafka has its data yet; DELETING ledgers stay so. A list that
@@ -167,7 +167,7 @@ class LedgerOwner:
         topics = self._data.living(self.state_partition, deadline)
         due = list(_anew(lists, topics))
         written, _ = self._write(due, deadline, _NEVER)
-        return Turn(len(topics), written, self._clean(self._log.judged(deadline), deadline), written < len(due))
+        return LedgerTurn(len(topics), written, self._clean(self._log.judged(deadline), deadline), written < len(due))
 
     def lists(self, deadline: Deadline) -> LedgerLists:
         """The lists at an end that was asked for after this call was made. What this owner wrote before is in them, so
@@ -230,7 +230,7 @@ class LedgerOwner:
 
 
 class _Due(NamedTuple):
-    change: Change
+    change: LedgerListChange
     kafka_topic: str
 
 
@@ -279,7 +279,7 @@ def _anew(lists: LedgerLists, topics: Iterable[TopicLogs]) -> Iterator[_Due]:
     yield from _of_the_dead(lists, alive)
 
 
-def _as_before(change: Change, before: Ledger | None) -> Change:
+def _as_before(change: LedgerListChange, before: Ledger | None) -> LedgerListChange:
     """What Kafka cannot tell of a ledger that was listed."""
     if before is None:
         return change

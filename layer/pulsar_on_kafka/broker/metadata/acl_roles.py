@@ -106,7 +106,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class Extra(str, Enum):
+class ProgramFeature(str, Enum):
     """Features that a program may use besides."""
 
     SCHEMAS = "schemas"
@@ -127,7 +127,7 @@ def rights_of(
     role: str,
     topic: TopicName,
     subscription: str = "",
-    extras: Iterable[Extra] = (),
+    extras: Iterable[ProgramFeature] = (),
     instance: Instance = EVERYBODYS,
 ) -> list[Right]:
     """Each right once, in the order of the tables. `role`: of ROLES.

@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.metadata.incarnation_checks import CHECK_CONSUMER_S,
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.node.readers import buffer_access, slot_of
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
-from pulsar_on_kafka.broker.replication_state.remote_acks import AcknowledgedElsewhere
+from pulsar_on_kafka.broker.replication_state.remote_acks import RemoteAcks
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -35,7 +35,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class MembershipOptions:
     """What a membership is to be: under which client id, with which session, and of what topic only what is `compacted`
     is delivered (all of it where that is empty)."""
 
@@ -59,7 +59,7 @@ class MemberOpening:
         self._lease_channel = lease_channel
         self._transactions_elsewhere = transactions_elsewhere
 
-    def member(self, joining: Joining, deadline: Deadline) -> SubscriptionMember:
+    def member(self, joining: MembershipOptions, deadline: Deadline) -> SubscriptionMember:
         services, subscription = self._services, joining.subscription
         config = services.settings.group_member(
             group_id=subscription.group,
@@ -106,7 +106,9 @@ class MemberOpening:
 
 
 class _MemberHandle(SubscriptionHandle):
-    def __init__(self, services: Services, cursors: SavedCursors, joining: Joining, deadline: Deadline) -> None:
+    def __init__(
+        self, services: Services, cursors: SavedCursors, joining: MembershipOptions, deadline: Deadline
+    ) -> None:
         subscription, topic = joining.subscription, joining.subscription.topic
         self._services = services
         self._cursors = cursors
@@ -164,10 +166,10 @@ class _MemberHandle(SubscriptionHandle):
     def compacted(self, partition: int) -> CompactedRange | None:
         return self._joining.compacted.get(partition)
 
-    def acknowledged_elsewhere(self, partition: int) -> AcknowledgedElsewhere | None:
+    def acknowledged_elsewhere(self, partition: int) -> RemoteAcks | None:
         if self._origin is None:
             return None
-        return AcknowledgedElsewhere(
+        return RemoteAcks(
             self._services.progress,
             self._origin,
             str(self._opened.topic.name),

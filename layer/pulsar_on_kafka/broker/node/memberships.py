@@ -16,13 +16,13 @@ from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.open_files import warn_when_files_run_out
 from pulsar_on_kafka.base.processes import is_over, member_client_id
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.deletion import goes_by_ledgers
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
 from pulsar_on_kafka.broker.metadata.topics import Topic
-from pulsar_on_kafka.broker.node.member_opening import Joining, MemberOpening
+from pulsar_on_kafka.broker.node.member_opening import MemberOpening, MembershipOptions
 from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -138,7 +138,7 @@ class Memberships:
             try:
                 self._services.topics.deletions.await_decision(topic, deadline)
                 compacted = compacted_ranges(self._services, topic, served, deadline) if read_compacted else {}
-                joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
+                joining = MembershipOptions(subscription, session, client_id, ack_persist_interval_s, compacted)
                 member = self._opening.member(joining, deadline)
                 member.start(endpoint)
                 self._wait_until_seen(subscription, member, client_id, deadline)
@@ -297,7 +297,7 @@ class Memberships:
             check: raises where the topic is used, and stays then. What it looks at has to be on record before a program
                 calls `DeletionMarks.await_decision`. None deletes the topic in any case.
         """
-        cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
+        cursors: list[tuple[Subscription, dict[int, RecoveredCursor]]] = []
         for subscription in subscriptions:
             try:
                 cursors.append((subscription, self.cursors.read_readable(subscription, deadline)[0]))

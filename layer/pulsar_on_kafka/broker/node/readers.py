@@ -17,11 +17,11 @@ from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable, ReaderChunks
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met, look_over
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord, look_over
 from pulsar_on_kafka.broker.transactions.records.views import BufferAccess
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Readers:
             starts,
             endpoint,
             readable,
-            OpenTransactions(
+            TransactionWaits(
                 f"reader={endpoint.name} topic={topic.name}", buffer_access(self._services, topic), self._services.clock
             ),
             IncarnationCheck(self._services.incarnations, topic),
@@ -149,7 +149,7 @@ def buffer_access(services: Services, topic: Topic) -> BufferAccess:
 
 def transactional_records(
     services: Services, topic: Topic, partition: int, start: int, end: int, deadline: Deadline
-) -> Iterator[Met]:
+) -> Iterator[MetRecord]:
     """Those in [start, end) in order, read as far as they are asked for."""
     for batch in services.fetcher.read(topic.kafka_topic, partition, start, end, deadline):
         yield from look_over([record.offset() for record in batch], batch).met

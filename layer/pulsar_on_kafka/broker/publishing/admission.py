@@ -79,7 +79,7 @@ class Application:
         return self.options.batching is not None or self.chunked or self.options.sealer is not None
 
 
-class Admission:
+class TopicAdmission:
     """Admission to one topic, which is opened for that."""
 
     def __init__(self, node: Node, name: TopicName, deadline: Callable[[], Deadline]) -> None:

@@ -62,7 +62,7 @@ class BatchesInFlight(SendsInFlight):
         self.outstanding.discard(what)
         self.settle_aside(count)
 
-    def move_to(self, other: BatchesInFlight, batch: Batch) -> None:
+    def move_to(self, other: BatchesInFlight, batch: OutgoingBatch) -> None:
         """A batch waits for another Kafka producer now; in the producer's gate."""
         count = len(batch.payloads)
         other.outstanding.add(batch)
@@ -72,7 +72,7 @@ class BatchesInFlight(SendsInFlight):
         self.wake_waiting()
 
 
-class Batch:
+class OutgoingBatch:
     """Messages for one record, as columns (a fresh object per message would keep the garbage collector busy), called
     with the record's delivery report.
 
@@ -275,14 +275,14 @@ class Container:
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
-        self.batches: dict[bytes | None, Batch] = {}
+        self.batches: dict[bytes | None, OutgoingBatch] = {}
         self.messages = 0
         self.size_bytes = 0
         self.opened_s = 0.0
         self.marks: Sequence[tuple[str, bytes]] = ()
         """Of its batches: what has others, another schema version say, goes into the next ones."""
 
-    def take(self) -> list[Batch]:
+    def take(self) -> list[OutgoingBatch]:
         """The batches, in the order of their first messages; the container is empty then."""
         batches = list(self.batches.values())
         self.batches.clear()

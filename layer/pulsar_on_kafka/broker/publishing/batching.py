@@ -12,15 +12,15 @@ from typing import Any, Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.base.reentry import Guard
+from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.deduplication.deduplication_machine import DeduplicationVerdict
-from pulsar_on_kafka.broker.publishing.batches import Batch, BatchesInFlight, Container
+from pulsar_on_kafka.broker.publishing.batches import BatchesInFlight, Container, OutgoingBatch
 from pulsar_on_kafka.broker.publishing.deduplication import WaitingMessage, tell_duplicate
 from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, tell
 from pulsar_on_kafka.broker.publishing.message_pipeline import Steps
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
-from pulsar_on_kafka.broker.publishing.outgoing_message import UNCHOSEN, Outgoing, SendRequest
+from pulsar_on_kafka.broker.publishing.outgoing_message import UNCHOSEN, ReadyMessage, SendRequest
 from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
 from pulsar_on_kafka.broker.publishing.outlet import Outlet
 from pulsar_on_kafka.broker.publishing.routing import Routing
@@ -68,12 +68,12 @@ class Batching(OfOneProcess):
         self._outlet = outlet
         self._steps = steps
         self._deduplication = outlet.admitted.deduplication
-        self._gate = Guard()
+        self._gate = ReentryGuard()
         """Held while a message joins a batch and while a batch is handed to librdkafka; never while waiting."""
         self._gate_lock = self._gate.lock
         self._open: dict[int, Container] = {}
         """The containers that hold something, in the order in which they began to."""
-        self._ready: deque[Batch] = deque()
+        self._ready: deque[OutgoingBatch] = deque()
         self._max_pending = outlet.max_pending
         self._max_messages = options.max_messages
         self._max_bytes = min(options.max_bytes, MAX_MESSAGE_BYTES) if options.delay_s > 0 else 0
@@ -81,7 +81,7 @@ class Batching(OfOneProcess):
         self._by_key = options.by_key
         self._timer = timer
         self._containers = [Container(number) for number in range(len(outlet.origins))]
-        self._filling: Batch | None = None
+        self._filling: OutgoingBatch | None = None
         """The open batch that messages of plain bytes join, where they may."""
         self._last_place = self._full_place()
         self._timed = False
@@ -137,11 +137,11 @@ class Batching(OfOneProcess):
             self._steps.take(request, self)
             return
         if partition_key is not None:
-            self.put(Outgoing(payload, key, None, self._spread(key), callback, None, plain.marks))
+            self.put(ReadyMessage(payload, key, None, self._spread(key), callback, None, plain.marks))
             return
         # Nearly every message joins a batch that has room; all that it takes is here, without a further call.
         size = len(payload) + _PER_MESSAGE_BYTES
-        with self._gate_lock:  # no call inside, so a signal handler finds the batch whole (`Guard.lock`)
+        with self._gate_lock:  # no call inside, so a signal handler finds the batch whole (`ReentryGuard.lock`)
             batch = self._filling
             if batch is not None:
                 container, in_flight, origin = self._containers[batch.partition], batch.in_flight, batch.origin
@@ -159,9 +159,9 @@ class Batching(OfOneProcess):
                     container.size_bytes += size
                     in_flight.taken += 1
                     return
-        self.put(Outgoing(payload, None, None, UNCHOSEN, callback, marks=plain.marks))
+        self.put(ReadyMessage(payload, None, None, UNCHOSEN, callback, marks=plain.marks))
 
-    def put(self, message: Outgoing) -> None:
+    def put(self, message: ReadyMessage) -> None:
         """Put a message that is more than plain bytes, or the first one, into a batch. Raises as `Way.put`."""
         payload, metadata = message.payload, message.metadata
         if payload is not None and len(payload) > MAX_MESSAGE_BYTES:
@@ -179,7 +179,7 @@ class Batching(OfOneProcess):
     def unkeyed(self) -> int:
         return self._unkeyed
 
-    def _join(self, message: Outgoing) -> None:
+    def _join(self, message: ReadyMessage) -> None:
         outlet, callback = self._outlet, message.callback
         txn = None if message.metadata is None else message.metadata.txn
         given = message.sequence_id
@@ -219,7 +219,7 @@ class Batching(OfOneProcess):
         with pulsar_errors():
             return self._deduplication.admit(partition, sequence, txn)
 
-    def _put(self, in_flight: BatchesInFlight, message: Outgoing, container: Container, sequence: int) -> None:
+    def _put(self, in_flight: BatchesInFlight, message: ReadyMessage, container: Container, sequence: int) -> None:
         """Add a message to its container, in the gate."""
         payload, key, metadata, callback = message.payload, message.key, message.metadata, message.callback
         marks, stamp = message.marks, message.stamp
@@ -247,10 +247,15 @@ class Batching(OfOneProcess):
             self._seal(container)
 
     def _begun(
-        self, in_flight: BatchesInFlight, container: Container, sticky: bytes | None, message: Outgoing, sequence: int
-    ) -> Batch:
+        self,
+        in_flight: BatchesInFlight,
+        container: Container,
+        sticky: bytes | None,
+        message: ReadyMessage,
+        sequence: int,
+    ) -> OutgoingBatch:
         partition, marks = container.partition, message.marks
-        batch = Batch(in_flight, self._outlet.origins[partition], partition, sequence, marks)
+        batch = OutgoingBatch(in_flight, self._outlet.origins[partition], partition, sequence, marks)
         container.batches[sticky] = batch
         in_flight.outstanding.add(batch)
         if container.messages == 0:
@@ -322,7 +327,7 @@ class Batching(OfOneProcess):
             if kafka.asleep:
                 kafka.wake()
 
-    def _hand_over(self, batch: Batch) -> Exception | None:
+    def _hand_over(self, batch: OutgoingBatch) -> Exception | None:
         """Why librdkafka did not take it; BufferError: it has no room just now."""
         outlet = self._outlet
         in_flight = outlet.in_flight
@@ -338,7 +343,7 @@ class Batching(OfOneProcess):
             return refused
         return None
 
-    def _refused(self, batch: Batch, kafka: KafkaProducer, refused: Exception) -> None:
+    def _refused(self, batch: OutgoingBatch, kafka: KafkaProducer, refused: Exception) -> None:
         outlet = self._outlet
         if kafka.fatal is not None:
             try:

@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.publishing.in_flight import (
     tell,
 )
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
-from pulsar_on_kafka.broker.publishing.outgoing_message import Outgoing
+from pulsar_on_kafka.broker.publishing.outgoing_message import ReadyMessage
 from pulsar_on_kafka.broker.publishing.outlet import Outlet
 from pulsar_on_kafka.exceptions import MessageTooBig, ProducerQueueIsFull, PulsarException, Result
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
@@ -131,7 +131,7 @@ class Chunking:
         self._record_bytes = record_bytes
         self._one_message = threading.RLock()
 
-    def put(self, message: Outgoing) -> None:
+    def put(self, message: ReadyMessage) -> None:
         """Send a message, in as many records as it takes. Raises PulsarException to who waits for the answer."""
         payload, callback = message.payload, message.callback
         assert payload is not None  # noqa: S101 - what has none is not large
@@ -154,7 +154,7 @@ class Chunking:
                 self._send_if_new(pieces, tickets, message, send)
 
     def _send_if_new(
-        self, pieces: Sequence[bytes], tickets: list[Ticket], message: Outgoing, send: ChunkedSend
+        self, pieces: Sequence[bytes], tickets: list[Ticket], message: ReadyMessage, send: ChunkedSend
     ) -> None:
         """Where the message was stored before, or is under way, its sender hears so."""
         assert message.sequence_id is not None  # noqa: S101 - `put` gave it one
@@ -213,7 +213,7 @@ class Chunking:
             ticket.in_flight.give_back(ticket)
         self._outlet.count_records(of_no_message)
 
-    def _send(self, pieces: Sequence[bytes], tickets: list[Ticket], message: Outgoing, send: ChunkedSend) -> None:
+    def _send(self, pieces: Sequence[bytes], tickets: list[Ticket], message: ReadyMessage, send: ChunkedSend) -> None:
         outlet, sequence, count = self._outlet, message.sequence_id, send.chunks
         assert sequence is not None  # noqa: S101 - `put` gave it one
         origin = outlet.origins[message.partition]
@@ -250,7 +250,7 @@ class Chunking:
             outlet.kafka.wake()
 
     def _produce(
-        self, produce: Produce, piece: bytes, message: Outgoing, ticket: Ticket, now_ms: int, headers: Headers
+        self, produce: Produce, piece: bytes, message: ReadyMessage, ticket: Ticket, now_ms: int, headers: Headers
     ) -> None:
         topic = self._outlet.kafka_topic
         while True:

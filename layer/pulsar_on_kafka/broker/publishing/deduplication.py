@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, SequenceForgotten, TransactionConflict
-from pulsar_on_kafka.base.reentry import Guard
+from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.broker.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
-from pulsar_on_kafka.broker.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
+from pulsar_on_kafka.broker.deduplication.journal import NOTED_EVERY_MS, RecoveredSequence, SequenceJournal
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.publishing.in_flight import (
@@ -72,7 +72,7 @@ class _Waiting(NamedTuple):
 class _Partition:
     __slots__ = ("noted", "noted_s", "sequences", "waiting")
 
-    def __init__(self, recovered: Recovered) -> None:
+    def __init__(self, recovered: RecoveredSequence) -> None:
         self.sequences = PartitionSequences(
             recovered.highest, recovered.upto, recovered.absent, recovered.forgotten_upto
         )
@@ -100,7 +100,7 @@ class Deduplication:
         self._journal = journal
         self._lasting = lasting
         self._partitions: dict[int, _Partition] = {}
-        self._lock = Guard()
+        self._lock = ReentryGuard()
         self._suffix = producer_suffix(membership.epoch, name)
         self._note_next_s = 0.0
         self.active = False
@@ -117,7 +117,7 @@ class Deduplication:
             found = self._journal.recover(self._topic, self._name, self._membership.epoch, numbers, deadline)
         else:
             ends = self._journal.ends(self._topic, numbers, deadline)
-            found = {partition: Recovered(-1, end) for partition, end in ends.items()}
+            found = {partition: RecoveredSequence(-1, end) for partition, end in ends.items()}
         with self._lock:
             self._suffix = producer_suffix(self._membership.epoch, self._name)
             self._partitions.update({partition: _Partition(recovered) for partition, recovered in found.items()})
@@ -159,7 +159,7 @@ class Deduplication:
         with self._lock:
             settled = {number: each for number, each in self._partitions.items() if each.sequences.settled}
         ends = self._journal.ends(self._topic, settled, deadline)
-        known: dict[int, Recovered] = {}
+        known: dict[int, RecoveredSequence] = {}
         with self._lock:
             for number, each in settled.items():
                 sequences, end = each.sequences, ends[number]
@@ -168,14 +168,16 @@ class Deduplication:
                 due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
                 if due and sequences.settled and sequences.read_from <= end:
                     upto = sequences.known_upto(end)
-                    known[number] = Recovered(sequences.stored, upto, {}, sequences.absent, sequences.forgotten_upto)
+                    known[number] = RecoveredSequence(
+                        sequences.stored, upto, {}, sequences.absent, sequences.forgotten_upto
+                    )
         for last in (True, False) if final else (False,):
             some = {p: each for p, each in known.items() if (final and self._is_last(p, each, ends)) is last}
             self._journal.save(self._topic, self._name, self._membership.epoch, some, deadline, final=last)
         for number, recovered in known.items():
             settled[number].noted, settled[number].noted_s = recovered.upto, now_s
 
-    def _is_last(self, partition: int, known: Recovered, ends: Mapping[int, int]) -> bool:
+    def _is_last(self, partition: int, known: RecoveredSequence, ends: Mapping[int, int]) -> bool:
         """Nothing of this holder can be stored beyond what is known."""
         return known.upto == ends[partition] and not self._partitions[partition].sequences.gave_up
 

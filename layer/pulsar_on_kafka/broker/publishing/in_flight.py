@@ -244,7 +244,7 @@ class SendsInFlight:
     Kafka as the delivery callback; the report puts it back, when the sender's callback has returned. A callback may
     take up to `limit` more, as the tickets of those that wait for their callbacks do not come back meanwhile.
 
-    No lock is held here where a signal handler may interrupt: see `Guard.lock`.
+    No lock is held here where a signal handler may interrupt: see `ReentryGuard.lock`.
     """
 
     def __init__(self, limit: int, kafka: KafkaProducer, failed: Failed) -> None:

@@ -12,8 +12,8 @@ from pulsar_on_kafka.broker.publishing.in_flight import SendCallback
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.outgoing_message import (
     UNCHOSEN,
-    Outgoing,
     OutgoingMessage,
+    ReadyMessage,
     SendRequest,
     needs_headers,
 )
@@ -28,14 +28,14 @@ from pulsar_on_kafka.schema.plain import BytesSchema
 class Way(Protocol):
     """The way of messages to records: one by one, or in batches."""
 
-    def put(self, message: Outgoing) -> None:
+    def put(self, message: ReadyMessage) -> None:
         """Number a message and send it; its sender hears of refusals. Raises PulsarException to who waits."""
 
     def unkeyed(self) -> int:
         """The partition of a message that no key and no router chooses it for."""
 
 
-class Plain:
+class PlainPipeline:
     """The messages that need no look at anything else: they say nothing but their content. Until `end`."""
 
     __slots__ = ("encode", "marks", "taken")
@@ -66,7 +66,7 @@ class Steps:
         self._receipts = receipts
         self._limits = outlet.admitted.limits
         plain = receipts is None and routing.router is None and not self._limits.compacted
-        self.plain = Plain(schema, wanted=plain)
+        self.plain = PlainPipeline(schema, wanted=plain)
         self._registered_name = str(outlet.admitted.topic.name.base)
         self._took_part = False
         """It has sent in a transaction, or might have."""
@@ -110,7 +110,7 @@ class Steps:
 
     def _made(
         self, request: SendRequest, callback: SendCallback | None, txn: Transaction | None, way: Way
-    ) -> Outgoing | None:
+    ) -> ReadyMessage | None:
         """None: the sender was told why not."""
         content, partition_key, marks = request.content, request.partition_key, self._marks
         payload: bytes | None
@@ -146,7 +146,7 @@ class Steps:
             partition = routing.spread(key) if is_text else routing.spread_bytes(key)
         else:  # an ordering key alone does not choose it
             partition = UNCHOSEN if txn is None else way.unkeyed()
-        return Outgoing(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)
+        return ReadyMessage(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)
 
     def _may_take_part(self, callback: SendCallback | None) -> bool:
         """Whether it is on record that there are markers; else the sender was told why not."""

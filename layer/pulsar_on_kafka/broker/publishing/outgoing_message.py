@@ -84,7 +84,7 @@ UNCHOSEN: Final = -1
 """The partition of a message that goes wherever messages without a key go just now."""
 
 
-class Outgoing(Struct, frozen=True):
+class ReadyMessage(Struct, frozen=True):
     """A message that is ready to be numbered, and sent to its partition."""
 
     payload: bytes | None

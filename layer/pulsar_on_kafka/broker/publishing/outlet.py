@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
-from pulsar_on_kafka.base.reentry import Guard
+from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
@@ -48,7 +48,7 @@ _UNLIMITED: Final = 2**62
 _InFlight = TypeVar("_InFlight", bound=SendsInFlight)
 
 
-class OnRecord(Protocol):
+class HeaderRegistrar(Protocol):
     """Puts on record that readers of the topic need headers (see `ProducerClaims.plain`)."""
 
     def __call__(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
@@ -69,7 +69,7 @@ class Admitted:
     deduplication: Deduplication
     kafka: Callable[[], KafkaProducer]
     """Gives the Kafka producer to send through: another one when librdkafka gave up the last."""
-    more_than_plain: OnRecord
+    more_than_plain: HeaderRegistrar
     routes_keys: Callable[[KeyHash], None]
     """Hears, before such a message is sent, that a hash chooses the partition of messages with a key. Returns at once;
     more than once does no harm."""
@@ -156,7 +156,7 @@ class Outlet(Generic[_InFlight]):
         self._more_records = 0
         """By how many the records that were answered are more than the messages that they are of."""
         self._counting = threading.Lock()
-        self._renewing = Guard()
+        self._renewing = ReentryGuard()
         self.number(admitted.membership.epoch)
         self.grow(admitted.topic.partitions)
         self._use(self._in_flight_of(admitted.kafka()))

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.base.reentry import Guard
+from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, PulsarException
 from pulsar_on_kafka.kafka.errors import answer_for, local_refusal, local_timeout
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -43,7 +43,7 @@ class QuotaGate:
         """`send_timeout_ms`: how long a message waits at most; 0 for as long as it takes."""
         self._timeout_s = send_timeout_ms / 1000
         self._held: deque[_Held] = deque()
-        self._lock = Guard()
+        self._lock = ReentryGuard()
         self._refusal: PulsarException | None = None
         self.closed = False
         """Otherwise nothing needs to pass here."""

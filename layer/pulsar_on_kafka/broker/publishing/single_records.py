@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.broker.publishing.chunking import Chunking
 from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, SendsInFlight
 from pulsar_on_kafka.broker.publishing.message_pipeline import Steps
-from pulsar_on_kafka.broker.publishing.outgoing_message import UNCHOSEN, Outgoing, SendRequest
+from pulsar_on_kafka.broker.publishing.outgoing_message import UNCHOSEN, ReadyMessage, SendRequest
 from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
 from pulsar_on_kafka.broker.publishing.outlet import Outlet
 from pulsar_on_kafka.broker.publishing.routing import Routing
@@ -121,7 +121,7 @@ class SingleRecords(OfOneProcess):
         if kafka.asleep:
             kafka.wake()
 
-    def put(self, message: Outgoing) -> None:
+    def put(self, message: ReadyMessage) -> None:
         """The same for a message that is more than plain bytes. Raises as `Way.put`."""
         outlet = self._outlet
         payload, key, partition, callback, stamp = (

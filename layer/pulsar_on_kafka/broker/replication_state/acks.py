@@ -13,7 +13,7 @@ BatchSet = tuple[int, int]
 """Of a batch entry: its number of messages, and a bit for each that is acknowledged."""
 
 
-class Acks:
+class ReplicatedAcks:
     """Everything below `below`, single positions above it, and messages of batch entries, in blocks of `size`.
 
     Memory: a bitmap for each block that has anything (an eighth of a byte for each position at most), and about 200
@@ -61,7 +61,7 @@ class Acks:
         elif known[0] == found[0]:
             self.batches[position] = (found[0], known[1] | found[1])
 
-    def join(self, other: Acks) -> None:
+    def join(self, other: ReplicatedAcks) -> None:
         self.below = max(self.below, other.below)
         for block, bitmap in other.bitmaps.items():
             self.add(block * other.size, bitmap)
@@ -107,16 +107,16 @@ class Acks:
         return blocks
 
 
-def in_both(one: Acks, other: Acks) -> Acks:
+def in_both(one: ReplicatedAcks, other: ReplicatedAcks) -> ReplicatedAcks:
     less, more = sorted((one, other), key=lambda acks: acks.below)
-    found = Acks(less.size, less.below)
+    found = ReplicatedAcks(less.size, less.below)
     for block, bitmap in less.bitmaps.items():
         start = block * less.size
         found.add(start, bitmap & more.within(start, start + less.size))
     return found
 
 
-def news(says: Acks, known: Acks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
+def news(says: ReplicatedAcks, known: ReplicatedAcks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
     """What `says` has in [start, end) and `known` has not: positions counted from `start`, and sets by position.
 
     Of a batch entry of which some messages are known a set comes, also where all of them are acknowledged now.
@@ -136,10 +136,10 @@ def news(says: Acks, known: Acks, start: int, end: int) -> tuple[BitMap, dict[in
     return acked, sets
 
 
-def of_cursor(state: CursorState) -> Acks:
+def of_cursor(state: CursorState) -> ReplicatedAcks:
     """All that a cursor has acknowledged. Reads back every ledger of it that is away: raises StoreError."""
     size = state.deleted.entries_per_ledger
-    acks = Acks(size, state.next_unacked)
+    acks = ReplicatedAcks(size, state.next_unacked)
     for index, bitmap in state.deleted.ledgers():
         acks.bitmaps[index] = bitmap.copy()
     for offset, found in state.batches.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.progress import Progress, SubscriptionSide, said
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BLOCK, Origin
 
@@ -80,11 +80,11 @@ def _seen(side: SubscriptionSide, unacknowledged: int, digest: str) -> SideSeen:
     return SideSeen(side.origin.cluster, cursor.mark_delete, len(cursor.deleted), unacknowledged, digest)
 
 
-def _acks(progress: Progress, origin: Origin) -> Acks:
-    return progress.get(origin) or Acks(BLOCK)
+def _acks(progress: Progress, origin: Origin) -> ReplicatedAcks:
+    return progress.get(origin) or ReplicatedAcks(BLOCK)
 
 
-def _sets(acks: Acks, start: int, both: BitMap) -> list[tuple[int, tuple[int, int]]]:
+def _sets(acks: ReplicatedAcks, start: int, both: BitMap) -> list[tuple[int, tuple[int, int]]]:
     return sorted(
         (position, found)
         for position, found in acks.batches_within(start, start + BLOCK)

@@ -23,7 +23,7 @@ _PLAIN_DIGITS: Final = 19
 """Fewer of them are an offset for certain."""
 
 
-class Copied(NamedTuple):
+class CopiedOriginal(NamedTuple):
     """`there`: the original's offset. `epoch`: of the replicator that copied it."""
 
     origin: Origin
@@ -31,7 +31,7 @@ class Copied(NamedTuple):
     epoch: int
 
 
-def copied(headers: Headers, partition: int) -> Copied | None:
+def copied(headers: Headers, partition: int) -> CopiedOriginal | None:
     """What a record is the copy of; None of one that was published here, or copied from a partition of another number
     (of which nothing can be told).
 
@@ -47,7 +47,7 @@ def copied(headers: Headers, partition: int) -> Copied | None:
         there = int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(said.position)[0]
     except ValueError as error:
         raise CorruptRecord(f"a copy from {said.cluster!r:.100} says it was {said.position!r:.100}: {error}") from error
-    return Copied(origin, there, epoch) if its_partition == partition else None
+    return CopiedOriginal(origin, there, epoch) if its_partition == partition else None
 
 
 @lru_cache(maxsize=256)

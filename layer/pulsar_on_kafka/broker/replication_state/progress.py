@@ -20,13 +20,13 @@ from typing import Final
 from pyroaring import BitMap
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.replication_state.acks import Acks, BatchSet, in_both, news, of_cursor
+from pulsar_on_kafka.broker.replication_state.acks import BatchSet, ReplicatedAcks, in_both, news, of_cursor
 from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun, OriginIndex
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BLOCK, Origin
 
-Progress = dict[Origin, Acks]
+Progress = dict[Origin, ReplicatedAcks]
 """What is acknowledged, in offsets of its origin."""
-_NOTHING: Final[Mapping[Origin, Acks]] = MappingProxyType({})
+_NOTHING: Final[Mapping[Origin, ReplicatedAcks]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def said(side: SubscriptionSide) -> Progress:
 
 def begun(side: SubscriptionSide, start: int) -> Progress:
     """The part of `said` that lies below the subscription's first offset."""
-    found = _by_origin(side, Acks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
+    found = _by_origin(side, ReplicatedAcks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
     return {origin: acks for origin, acks in found.items() if acks}
 
 
@@ -64,12 +64,12 @@ def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
     return found
 
 
-def _by_origin(side: SubscriptionSide, here: Acks) -> Progress:
-    own = Acks(BLOCK, here.below)
+def _by_origin(side: SubscriptionSide, here: ReplicatedAcks) -> Progress:
+    own = ReplicatedAcks(BLOCK, here.below)
     own.join(here)
     found = {side.origin: own}
     for origin in side.index.origins():
-        acks = Acks(BLOCK)
+        acks = ReplicatedAcks(BLOCK)
         for run in side.index.runs(origin):
             acks.add(run.there, here.within(run.here, run.here + run.length))
         for there, here_too in copies_of(side.index, origin, here.batches):
@@ -82,7 +82,7 @@ def tell(known: Progress, told: Progress) -> bool:
     """Note what another side is told: it is no news when it says it itself. Whether anything was new."""
     changed = False
     for origin, acks in told.items():
-        mine = known.setdefault(origin, Acks(BLOCK))
+        mine = known.setdefault(origin, ReplicatedAcks(BLOCK))
         before = _measure(mine)
         mine.join(acks)
         changed = changed or _measure(mine) != before
@@ -93,17 +93,17 @@ def take_over(
     side: SubscriptionSide,
     says: Progress,
     known: Progress,
-    begins: Mapping[Origin, Acks] = _NOTHING,
-    follows: Mapping[Origin, Acks] = _NOTHING,
-) -> Acks:
+    begins: Mapping[Origin, ReplicatedAcks] = _NOTHING,
+    follows: Mapping[Origin, ReplicatedAcks] = _NOTHING,
+) -> ReplicatedAcks:
     """What another side's word newly acknowledges here, as offsets of this log; `known` has it from now on.
 
     Names also what this cursor has acknowledged already. What was not copied yet stays news. `begins`: what lies below
     the other side's beginning, and acknowledges nothing, but for what is in `follows`, too.
     """
-    found = Acks(side.cursor.deleted.entries_per_ledger)
+    found = ReplicatedAcks(side.cursor.deleted.entries_per_ledger)
     for origin, acks in says.items():
-        mine = known.setdefault(origin, Acks(BLOCK))
+        mine = known.setdefault(origin, ReplicatedAcks(BLOCK))
         for run in _runs(side, origin):
             start, end = run.there, run.there + run.length
             acked, sets = without_begun(
@@ -124,8 +124,8 @@ def without_begun(
     sets: dict[int, BatchSet],
     start: int,
     end: int,
-    begins: Acks | None,
-    follows: Acks | None,
+    begins: ReplicatedAcks | None,
+    follows: ReplicatedAcks | None,
 ) -> tuple[BitMap, dict[int, BatchSet]]:
     """`news` of [start, end) without what is in `begins` and not in `follows`."""
     if not begins:
@@ -136,10 +136,10 @@ def without_begun(
     return acked - never, {there: each for there, each in sets.items() if there - start not in never}
 
 
-def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
+def without_acknowledged(found: ReplicatedAcks, cursor: CursorState) -> ReplicatedAcks:
     """The part of these offsets that a cursor has not acknowledged. Raises StoreError."""
     here = of_cursor(cursor)
-    left = Acks(found.size)
+    left = ReplicatedAcks(found.size)
     for block, bitmap in found.bitmaps.items():
         start = block * found.size
         left.add(start, bitmap - here.within(start, start + found.size))
@@ -149,10 +149,10 @@ def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
     return left
 
 
-def without_message(side: SubscriptionSide) -> Acks:
+def without_message(side: SubscriptionSide) -> ReplicatedAcks:
     """Markers, second copies and gaps above mark-delete that are not acknowledged: where nobody consumes, nobody else
     acknowledges them. Raises StoreError."""
-    found = Acks(side.cursor.deleted.entries_per_ledger)
+    found = ReplicatedAcks(side.cursor.deleted.entries_per_ledger)
     start = side.cursor.next_unacked
     if start < side.index.end:
         found.add(start, side.index.nothing_within(start, side.index.end))
@@ -176,5 +176,5 @@ def copies_of(index: OriginIndex, origin: Origin, offsets: Mapping[int, object])
             yield here - run.here + run.there, here
 
 
-def _measure(acks: Acks) -> tuple[int, int, int]:
+def _measure(acks: ReplicatedAcks) -> tuple[int, int, int]:
     return acks.below, len(acks), sum(found[1].bit_count() for found in acks.batches.values())

@@ -25,7 +25,7 @@ class Subject(NamedTuple):
     about: str
 
 
-class Writer(NamedTuple):
+class HeadWriter(NamedTuple):
     """Compared as tuples: the highest counts."""
 
     version: int
@@ -35,7 +35,7 @@ class Writer(NamedTuple):
 class HeadAt(NamedTuple):
     """The head that counts, and where it lies."""
 
-    writer: Writer
+    writer: HeadWriter
     offset: int
 
 
@@ -43,15 +43,15 @@ class ProgressHeads:
     """Memory: about 400 bytes for each head, and 300 for each segment, that is not tombstoned. Values are not kept."""
 
     def __init__(self) -> None:
-        self._heads: dict[Subject, dict[Writer, int]] = {}
-        self._segments: dict[Subject, dict[Writer, dict[bytes, int]]] = {}
+        self._heads: dict[Subject, dict[HeadWriter, int]] = {}
+        self._segments: dict[Subject, dict[HeadWriter, dict[bytes, int]]] = {}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
         if not isinstance(key, ProgressHeadKey | ProgressSegmentKey):
             return
         subject = Subject(key.topic, key.partition, key.subscription, key.cluster, key.about)
-        writer = Writer(key.version, key.session)
+        writer = HeadWriter(key.version, key.session)
         offset = None if record.value is None else record.offset
         if isinstance(key, ProgressHeadKey):
             heads = self._heads.setdefault(subject, {})
@@ -82,12 +82,12 @@ class ProgressHeads:
             writer = max(heads)
             yield subject, HeadAt(writer, heads[writer])
 
-    def others_keys(self, subject: Subject, mine: Writer) -> list[tuple[Writer, bytes | None]]:
+    def others_keys(self, subject: Subject, mine: HeadWriter) -> list[tuple[HeadWriter, bytes | None]]:
         """Keys of writers below `mine`: (writer, key of a segment; None: its head)."""
-        found: list[tuple[Writer, bytes | None]] = [
+        found: list[tuple[HeadWriter, bytes | None]] = [
             (writer, key) for writer, keys in self._segments.get(subject, {}).items() if writer < mine for key in keys
         ]
         return [*found, *((writer, None) for writer in self._heads.get(subject, ()) if writer < mine)]
 
-    def segments_of(self, subject: Subject, writer: Writer) -> Mapping[bytes, int]:
+    def segments_of(self, subject: Subject, writer: HeadWriter) -> Mapping[bytes, int]:
         return self._segments.get(subject, {}).get(writer, {})

@@ -15,9 +15,9 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, Fenced, StoreError
 from pulsar_on_kafka.broker.cursor.ledger_acks import pieces
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.progress import Progress
-from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, ProgressHeads, Subject, Writer
+from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, HeadWriter, ProgressHeads, Subject
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka_mapping.errors import CorruptRecord
@@ -111,12 +111,12 @@ class ProgressLog:
                 self._read.popitem(last=False)
 
     def all_of(self, subject: Subject, head: ProgressHead, deadline: Deadline) -> Progress:
-        """Everything that a head says. Raises as `head`. Memory: all of it, see `Acks`."""
+        """Everything that a head says. Raises as `head`. Memory: all of it, see `ReplicatedAcks`."""
         progress: Progress = {}
         for origin, saved in head.origins.items():
-            acks = progress[origin] = Acks(BLOCK, saved.below, saved.here)
+            acks = progress[origin] = ReplicatedAcks(BLOCK, saved.below, saved.here)
             for block, holes in self.blocks(subject, saved.apart, deadline):
-                acks.join(Acks(BLOCK, 0, {block: holes}))
+                acks.join(ReplicatedAcks(BLOCK, 0, {block: holes}))
         return progress
 
     def newest(self, subject: Subject, deadline: Deadline) -> tuple[HeadAt, ProgressHead] | None:
@@ -129,7 +129,7 @@ class ProgressLog:
         has them."""
 
         def keys(heads: ProgressHeads) -> list[bytes]:
-            return _keys(subject, heads.others_keys(subject, Writer(1 << 62, "")))[::-1]
+            return _keys(subject, heads.others_keys(subject, HeadWriter(1 << 62, "")))[::-1]
 
         self.tombstone(subject, self.heads.ask(subject.topic, keys, deadline), deadline)
 
@@ -146,7 +146,7 @@ class ProgressWriter:
     def __init__(self, log: ProgressLog, subject: Subject) -> None:
         self.log = log
         self.subject = subject
-        self._writer: Writer | None = None
+        self._writer: HeadWriter | None = None
         self._save = 0
         self._last = b""
         """Digest of the head that was written last."""
@@ -176,7 +176,7 @@ class ProgressWriter:
         writer = self._writer
         if writer is None:
             version = self.log.heads.ask(self.subject.topic, lambda heads: heads.next_version(self.subject), deadline)
-            writer = self._writer = Writer(version, secrets.token_hex(8))
+            writer = self._writer = HeadWriter(version, secrets.token_hex(8))
             self._save, self._apart = 0, {}
         self._save += 1
         head = ProgressHead(life, self._saved(progress, writer, partition, deadline), deliveries)
@@ -204,7 +204,9 @@ class ProgressWriter:
         self.log.tombstone(self.subject, obsolete, deadline)
         self._last = digest
 
-    def _saved(self, progress: Progress, writer: Writer, partition: int, deadline: Deadline) -> dict[Origin, SavedAcks]:
+    def _saved(
+        self, progress: Progress, writer: HeadWriter, partition: int, deadline: Deadline
+    ) -> dict[Origin, SavedAcks]:
         room = _HEAD_BYTES
         origins: dict[Origin, SavedAcks] = {}
         kept: dict[tuple[Origin, int], tuple[bytes, tuple[SegmentPlace, ...]]] = {}
@@ -241,5 +243,5 @@ class ProgressWriter:
         return origins
 
 
-def _keys(subject: Subject, found: list[tuple[Writer, bytes | None]]) -> list[bytes]:
+def _keys(subject: Subject, found: list[tuple[HeadWriter, bytes | None]]) -> list[bytes]:
     return [encode_key(ProgressHeadKey(*subject, *writer)) if key is None else key for writer, key in found]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.replication_state.acks import Acks, BatchSet, in_both, news
+from pulsar_on_kafka.broker.replication_state.acks import BatchSet, ReplicatedAcks, in_both, news
 from pulsar_on_kafka.broker.replication_state.origin_index import copied
 from pulsar_on_kafka.broker.replication_state.progress import without_begun
 from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, ProgressHeads, Subject
@@ -56,18 +56,18 @@ class _Word:
     def life(self) -> tuple[int, int] | None:
         return None if self._head is None else self._head.life
 
-    def acks(self, origin: Origin, blocks: set[int], deadline: Deadline) -> Acks:
+    def acks(self, origin: Origin, blocks: set[int], deadline: Deadline) -> ReplicatedAcks:
         saved = self._head.origins.get(origin) if self._head is not None else None
         if saved is None:
-            return Acks(BLOCK)
-        found = Acks(BLOCK, saved.below, {block: saved.here[block] for block in blocks & saved.here.keys()})
+            return ReplicatedAcks(BLOCK)
+        found = ReplicatedAcks(BLOCK, saved.below, {block: saved.here[block] for block in blocks & saved.here.keys()})
         apart = {block: saved.apart[block] for block in blocks & saved.apart.keys()}
         for block, holes in self._log.blocks(self.subject, apart, deadline):
-            found.join(Acks(BLOCK, 0, {block: holes}))
+            found.join(ReplicatedAcks(BLOCK, 0, {block: holes}))
         return found
 
 
-class AcknowledgedElsewhere:
+class RemoteAcks:
     """Acknowledgements of other clusters for one owned partition, in the member's thread. Looks once a second, when
     records come.
 
@@ -161,7 +161,7 @@ class AcknowledgedElsewhere:
             start, end = min(places), max(places) + 1
             blocks = {there // BLOCK for there in places}
             begun = {
-                c: self._begins[c].acks(origin, blocks, deadline) if c in self._begins else Acks(BLOCK)
+                c: self._begins[c].acks(origin, blocks, deadline) if c in self._begins else ReplicatedAcks(BLOCK)
                 for c in self._says
             }
             follows = reduce(in_both, begun.values()) if self._follows else None
@@ -171,7 +171,7 @@ class AcknowledgedElsewhere:
                 known = self._knows.get(cluster)
                 acked, sets = news(
                     self._says[cluster].acks(origin, blocks, deadline),
-                    known.acks(origin, blocks, deadline) if known is not None else Acks(BLOCK),
+                    known.acks(origin, blocks, deadline) if known is not None else ReplicatedAcks(BLOCK),
                     start,
                     end,
                 )

@@ -43,7 +43,7 @@ _REASON_CHARS: Final = 300
 _TYPE_CHARS: Final = 60
 
 
-class Kind(str, Enum):
+class SchemaRecordKind(str, Enum):
     """Kinds of records."""
 
     SCHEMA = "schema"
@@ -60,7 +60,7 @@ class Summary:
     """Summary of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) when it was registered,
     `reason` says why a record cannot be read."""
 
-    kind: Kind
+    kind: SchemaRecordKind
     type_name: str = ""
     sha256: str = ""
     record_bytes: int = 0
@@ -78,19 +78,19 @@ def summarized(value: bytes) -> bytes:
 def summary_of(text: bytes) -> Summary:
     """The inverse."""
     kind, *others = orjson.loads(text)
-    return Summary(Kind(kind), *others)
+    return Summary(SchemaRecordKind(kind), *others)
 
 
 def _summary(value: bytes) -> Summary:
     try:
         record = decode_schema(value)
     except NewerFormat as error:
-        return Summary(Kind.NEWER, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
+        return Summary(SchemaRecordKind.NEWER, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
     except CorruptRecord as error:
-        return Summary(Kind.UNREADABLE, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
-    kind = Kind.SCHEMA
+        return Summary(SchemaRecordKind.UNREADABLE, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
+    kind = SchemaRecordKind.SCHEMA
     if record.deleted:
-        kind = Kind.REMOVAL if record.removes else Kind.DELETION
+        kind = SchemaRecordKind.REMOVAL if record.removes else SchemaRecordKind.DELETION
     return Summary(
         kind, record.type[:_TYPE_CHARS], record.sha256, len(value), record.timestamp_ms,
         definition_bytes=len(record.schema),
@@ -248,7 +248,7 @@ class StateLogSchemaStorage:
             if winner.version == version.number + 1:
                 entry = self._entry(life, winner, winner.version)
                 return None if entry is None else self._load_together(life, version.number, [entry], deadline)[0]
-            if summary_of(winner.value).kind is Kind.REMOVAL:
+            if summary_of(winner.value).kind is SchemaRecordKind.REMOVAL:
                 return None  # below it may stand what arrived late, and never was a version
         return None
 
@@ -280,10 +280,12 @@ class StateLogSchemaStorage:
     def _removed_to(self, life: TopicLife, deadline: Deadline) -> int:
         """The newest removal, as versions are counted in the log; 0 for none. What was registered after it stays."""
         winners = self._entities.of(life).winners(life, deadline)
-        return max((one.version for one in winners if summary_of(one.value).kind is Kind.REMOVAL), default=0)
+        return max(
+            (one.version for one in winners if summary_of(one.value).kind is SchemaRecordKind.REMOVAL), default=0
+        )
 
     def _mark_deleted(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool) -> SchemaVersion | None:
-        done = (Kind.REMOVAL,) if forced else (Kind.DELETION, Kind.REMOVAL)
+        done = (SchemaRecordKind.REMOVAL,) if forced else (SchemaRecordKind.DELETION, SchemaRecordKind.REMOVAL)
         while True:
             newest = self._entities.read(life, deadline)
             if newest is None or summary_of(newest.value).kind in done:
@@ -313,16 +315,16 @@ class StateLogSchemaStorage:
         """None for a deletion. Raises UnreadableSchemas and Corrupt, as `SchemaStorage.history`."""
         summary = summary_of(winner.value)
         match summary.kind:
-            case Kind.DELETION | Kind.REMOVAL:
+            case SchemaRecordKind.DELETION | SchemaRecordKind.REMOVAL:
                 return None
-            case Kind.NEWER:
+            case SchemaRecordKind.NEWER:
                 raise errors.Corrupt(f"{self._place(life, winner)}: {summary.reason}")
-            case Kind.UNREADABLE:
+            case SchemaRecordKind.UNREADABLE:
                 raise errors.UnreadableSchemas(f"{self._place(life, winner)}: {summary.reason}", newest - 1)
-            case Kind.SCHEMA if summary.type_name not in SchemaType.__members__:
+            case SchemaRecordKind.SCHEMA if summary.type_name not in SchemaType.__members__:
                 # Perhaps of a later version: nothing that may be deleted for that.
                 raise errors.Corrupt(f"{self._place(life, winner)}: type {summary.type_name!r} is not known")
-            case Kind.SCHEMA:
+            case SchemaRecordKind.SCHEMA:
                 return SchemaEntry(
                     SchemaVersion(winner.version - 1),
                     winner.offset,

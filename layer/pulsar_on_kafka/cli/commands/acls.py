@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from pulsar_on_kafka.broker.metadata.acl_roles import Extra, command_line, rights_of
+from pulsar_on_kafka.broker.metadata.acl_roles import ProgramFeature, command_line, rights_of
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -35,7 +35,7 @@ def print_rights(
     ],
     subscription: Annotated[str, typer.Option("--subscription", metavar="NAME", help="Of a consumer.")] = "",
     also: Annotated[
-        list[Extra] | None, typer.Option("--also", help="A feature that it uses besides. May be repeated.")
+        list[ProgramFeature] | None, typer.Option("--also", help="A feature that it uses besides. May be repeated.")
     ] = None,
 ) -> None:
     """Print the kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.

@@ -51,7 +51,7 @@ CountOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Chosen:
+class LetterSelection:
     """Options that say which letters are meant."""
 
     ids: Annotated[
@@ -135,7 +135,7 @@ def show(
     settings: Settings,
     admin: AdminClient,
     topic: LettersArgument,
-    chosen: Chosen,
+    chosen: LetterSelection,
     count: Annotated[int, typer.Option("--num-messages", "-n", min=1, help="How many letters at most.")] = 10,
 ) -> None:
     """Show letters that are left, oldest first: where they came from, why, how often they were delivered, and what
@@ -158,7 +158,7 @@ def redrive(
     settings: Settings,
     admin: AdminClient,
     topic: LettersArgument,
-    chosen: Chosen,
+    chosen: LetterSelection,
     to: Annotated[
         str | None,
         typer.Option(
@@ -194,7 +194,7 @@ def drop(
     settings: Settings,
     admin: AdminClient,
     topic: LettersArgument,
-    chosen: Chosen,
+    chosen: LetterSelection,
     count: CountOption = None,
     yes: YesOption = False,
 ) -> None:

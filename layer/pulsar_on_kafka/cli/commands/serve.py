@@ -55,7 +55,7 @@ _CLOSING_S: Final = 3.0
 _CONSOLE_QUESTION_S: Final = 8.0
 
 
-class Extra(str, Enum):
+class ServeExtra(str, Enum):
     """What `pok serve` does besides its roles."""
 
     CONSOLE = "console"
@@ -80,7 +80,7 @@ def serve(
         list[RoleName] | None, typer.Option("--without", help="Leave this role to others. May be repeated.")
     ] = None,
     extras: Annotated[
-        list[Extra] | None,
+        list[ServeExtra] | None,
         typer.Option(
             "--with",
             help="Also answer with pages for a browser: the console (docs/operating.md); or serve clients of Pulsar's: "
@@ -116,7 +116,7 @@ def serve(
     limits = _limits(transactions or ())
     listening = (
         gateway.settings(gateway_place.gateway_host, gateway_place.gateway_port, http.tls())
-        if Extra.GATEWAY in (extras or ())
+        if ServeExtra.GATEWAY in (extras or ())
         else None
     )
     health = ServiceHealth()
@@ -150,19 +150,19 @@ def serve(
 
 @contextmanager
 def _console(
-    settings: Settings, extras: Sequence[Extra], console: ConsoleOptions, http: HttpOptions
+    settings: Settings, extras: Sequence[ServeExtra], console: ConsoleOptions, http: HttpOptions
 ) -> Iterator[Site | None]:
     """What the console shows, which answers meanwhile; None where it is not wanted."""
-    if Extra.CONSOLE not in extras:
+    if ServeExtra.CONSOLE not in extras:
         yield None
         return
     try:
-        from pulsar_on_kafka.console.commands import Commands
+        from pulsar_on_kafka.console.commands import ConsoleCommands
         from pulsar_on_kafka.console.server import ConsoleServer
         from pulsar_on_kafka.console.view_model import Site
     except ModuleNotFoundError as missing:
         raise CommandFailed(f"--with console needs {missing.name}: pip install 'pulsar-on-kafka[console]'") from missing
-    site = Site(settings.url, Commands(settings.leading_here()))
+    site = Site(settings.url, ConsoleCommands(settings.leading_here()))
     server = ConsoleServer(console.console_host, console.console_port, site, console.guard(http))
     scheme, host = "https" if http.tls_certificate else "http", console.console_host
     _log.info("console on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, server.port)
@@ -201,7 +201,7 @@ def _gateway(admin: AdminClient, settings: GatewaySettings | None, stop_timeout_
         yield
 
 
-def _chosen(only: Sequence[RoleName], without: Sequence[RoleName], extras: Sequence[Extra] = ()) -> set[RoleName]:
+def _chosen(only: Sequence[RoleName], without: Sequence[RoleName], extras: Sequence[ServeExtra] = ()) -> set[RoleName]:
     chosen = set(only or RoleName) - set(without)
     if not chosen and not extras:
         raise typer.BadParameter("nothing is left to be done", param_hint="--without")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.text import counted
-from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
+from pulsar_on_kafka.broker.transactions.buffer.verify import BufferFinding
 from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
@@ -43,18 +43,20 @@ if TYPE_CHECKING:
         VerifiedBuffer,
     )
 
-MEANINGS: Final[Mapping[Finding, str]] = {
-    Finding.TWO_OUTCOMES: "Readers may have seen it and may not: this must never happen; keep the topic and report it.",
-    Finding.COMMITTED_BUT_ABORTED: "Its records are hidden although it was committed: they are lost to readers.",
-    Finding.ABORTED_BUT_READABLE: "Its records are delivered although it was aborted.",
-    Finding.NO_OUTCOME: "Its records are delivered although nothing says that it was committed.",
-    Finding.STILL_OPEN: "Harmless while it is being ended; readers wait at its first record. If it stays, look at its "
-    "coordinator: pok transactions show.",
-    Finding.BOUND_TOO_HIGH: "Readers without headers (Spark) deliver these records although it is open or aborted.",
-    Finding.OFFSETS_MISSING: "Readers without headers (Spark) deliver these records although it was aborted.",
-    Finding.OFFSETS_TOO_MANY: "These records are hidden although they are not its own: they are lost to readers.",
-    Finding.LATE_NOT_VOID: "Readers that begin behind its marker deliver these records, others do not.",
-    Finding.VOID_NOT_LATE: "These records are hidden although they came in time: they are lost to readers.",
+MEANINGS: Final[Mapping[BufferFinding, str]] = {
+    BufferFinding.TWO_OUTCOMES: "Readers may have seen it and may not: this must never happen; "
+    "keep the topic and report it.",
+    BufferFinding.COMMITTED_BUT_ABORTED: "Its records are hidden although it was committed: they are lost to readers.",
+    BufferFinding.ABORTED_BUT_READABLE: "Its records are delivered although it was aborted.",
+    BufferFinding.NO_OUTCOME: "Its records are delivered although nothing says that it was committed.",
+    BufferFinding.STILL_OPEN: "Harmless while it is being ended; readers wait at its first record. If it stays, "
+    "look at its coordinator: pok transactions show.",
+    BufferFinding.BOUND_TOO_HIGH: "Readers without headers (Spark) deliver these records although it is open or "
+    "aborted.",
+    BufferFinding.OFFSETS_MISSING: "Readers without headers (Spark) deliver these records although it was aborted.",
+    BufferFinding.OFFSETS_TOO_MANY: "These records are hidden although they are not its own: they are lost to readers.",
+    BufferFinding.LATE_NOT_VOID: "Readers that begin behind its marker deliver these records, others do not.",
+    BufferFinding.VOID_NOT_LATE: "These records are hidden although they came in time: they are lost to readers.",
 }
 
 

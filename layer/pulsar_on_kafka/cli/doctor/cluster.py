@@ -40,7 +40,7 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line of the doctor's report. `advice` is '' where nothing is to be done."""
 
     check: str
@@ -49,21 +49,21 @@ class Finding:
     advice: str = ""
 
 
-def ok(check: str, found: str) -> Finding:
-    return Finding(check, Status.OK, found)
+def ok(check: str, found: str) -> DoctorFinding:
+    return DoctorFinding(check, Status.OK, found)
 
 
-def warn(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Status.WARN, found, advice)
+def warn(check: str, found: str, advice: str) -> DoctorFinding:
+    return DoctorFinding(check, Status.WARN, found, advice)
 
 
-def fail(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Status.FAIL, found, advice)
+def fail(check: str, found: str, advice: str) -> DoctorFinding:
+    return DoctorFinding(check, Status.FAIL, found, advice)
 
 
-def judge(check: str, good: bool, found: str, advice: str, otherwise: Status = Status.WARN) -> Finding:
+def judge(check: str, good: bool, found: str, advice: str, otherwise: Status = Status.WARN) -> DoctorFinding:
     """`ok` when it is good; else `otherwise`, with the advice."""
-    return ok(check, found) if good else Finding(check, otherwise, found, advice)
+    return ok(check, found) if good else DoctorFinding(check, otherwise, found, advice)
 
 
 def advice(failure: errors.LayerError, grant: str) -> str:
@@ -136,7 +136,7 @@ SETTING_RULES: Final = (
 )
 
 
-def check_reachable(admin: KafkaAdmin, bootstrap: str) -> Finding:
+def check_reachable(admin: KafkaAdmin, bootstrap: str) -> DoctorFinding:
     """Whether the cluster answers, and how long one question takes."""
     try:
         require_listener(bootstrap)
@@ -161,7 +161,7 @@ def check_reachable(admin: KafkaAdmin, bootstrap: str) -> Finding:
     )
 
 
-def check_settings(admin: KafkaAdmin) -> Iterator[Finding]:
+def check_settings(admin: KafkaAdmin) -> Iterator[DoctorFinding]:
     """The broker's version and settings, as far as this user may read them."""
     try:
         configs = admin.broker_configs(Deadline.after(ANSWER_S))
@@ -177,14 +177,14 @@ def check_settings(admin: KafkaAdmin) -> Iterator[Finding]:
     yield from judge_settings(configs)
 
 
-def check_version(configs: Mapping[str, str]) -> Finding:
+def check_version(configs: Mapping[str, str]) -> DoctorFinding:
     protocol = configs.get("inter.broker.protocol.version")  # Kafka 4 has none any more
     if protocol is None:
         return ok("broker version", "4.0 or later")
     return warn("broker version", protocol, "tested is Kafka 4: update")
 
 
-def judge_settings(configs: Mapping[str, str]) -> Iterator[Finding]:
+def judge_settings(configs: Mapping[str, str]) -> Iterator[DoctorFinding]:
     """One line for each rule whose setting is there."""
     for rule in SETTING_RULES:
         value = configs.get(rule.name)
@@ -196,7 +196,7 @@ def judge_settings(configs: Mapping[str, str]) -> Iterator[Finding]:
             yield warn(rule.name, f"{value} is no number", "ask who runs the cluster")
 
 
-def check_state_topics(admin: KafkaAdmin, instance: Instance) -> Iterator[Finding]:
+def check_state_topics(admin: KafkaAdmin, instance: Instance) -> Iterator[DoctorFinding]:
     """Partitions and clean-up of every state topic; one line for all that are well or not there yet."""
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
@@ -224,7 +224,7 @@ def _hidden(admin: KafkaAdmin, kafka_name: str) -> str:
     return ""
 
 
-def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, partitions: int) -> Finding:
+def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, partitions: int) -> DoctorFinding:
     check = f"state topic {topic.name}"
     if not topic.partitions <= partitions <= topic.most_partitions:
         return fail(
@@ -239,7 +239,7 @@ def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, pa
     return judge_state_topic(topic, kafka_name, configs, partitions)
 
 
-def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, str], partitions: int) -> Finding:
+def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, str], partitions: int) -> DoctorFinding:
     """What is to be said of the configuration that Kafka shows; an option that it does not show is not judged, but for
     `cleanup.policy`."""
     check = f"state topic {topic.name}"
@@ -297,7 +297,7 @@ SERVING: Final[Mapping[StateTopic, frozenset[str]]] = {
 """What it needs besides to serve coordinators; and Read on their group."""
 
 
-def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[Finding]:
+def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[DoctorFinding]:
     """One line for beginning them, one for serving."""
     group = coordinators_group(instance)
     try:
@@ -313,7 +313,7 @@ def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[Findin
 
 def judge_transactions(
     instance: Instance, allowed: Mapping[str, Collection[str]], on_group: Collection[str], members: int | None
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """`allowed`: what may be done with the state topics that are there; `members`: processes that serve coordinators,
     None where that may not be seen."""
     if not allowed:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import maintenance_group
 from pulsar_on_kafka.cli.doctor.cluster import (
     ANSWER_S,
-    Finding,
+    DoctorFinding,
     Status,
     advice,
     check_reachable,
@@ -78,7 +78,7 @@ def doctor(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _show(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[DoctorFinding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         status = f"{finding.status.value:<4}"
@@ -89,7 +89,7 @@ def _show(findings: Sequence[Finding]) -> None:
             write_line(f"{'':<{width + 6}}  -> {printable(finding.advice)}")
 
 
-def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) -> Iterator[Finding]:
+def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) -> Iterator[DoctorFinding]:
     yield from check_machine()
     kafka = settings.kafka()
     admin = KafkaAdmin(kafka.common())
@@ -111,7 +111,7 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
         admin.close()
 
 
-def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
+def check_service(admin: KafkaAdmin, instance: Instance) -> DoctorFinding:
     """Say who does what a cluster needs done: a service, or clients in its stead."""
     group = maintenance_group(instance)
     try:
@@ -121,7 +121,7 @@ def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
     return judge_members(member.client_id for member in members if not is_over(member.client_id))
 
 
-def judge_members(client_ids: Iterable[str]) -> Finding:
+def judge_members(client_ids: Iterable[str]) -> DoctorFinding:
     """Judge the members that maintain the cluster, by their client ids."""
     there = list(client_ids)
     clients = sum(map(stands_in, there))
@@ -133,7 +133,7 @@ def judge_members(client_ids: Iterable[str]) -> Finding:
     return ok("maintenance", "nobody now: run pok serve, or have clients that live for minutes")
 
 
-def check_machine() -> Iterator[Finding]:
+def check_machine() -> Iterator[DoctorFinding]:
     yield ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield check_librdkafka(metadata.version("confluent-kafka"))
     yield check_java()
@@ -143,13 +143,13 @@ def check_machine() -> Iterator[Finding]:
         yield check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
-def check_librdkafka(version: str) -> Finding:
+def check_librdkafka(version: str) -> DoctorFinding:
     """`version` is confluent-kafka's, which is that of the librdkafka it brings."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     return judge("librdkafka", numbers >= OLDEST_LIBRDKAFKA, version, "pip install -U 'confluent-kafka>=2.16,<3'")
 
 
-def check_java() -> Finding:
+def check_java() -> DoctorFinding:
     try:
         java = find_java()
     except EmbeddedBrokerError as error:
@@ -159,7 +159,7 @@ def check_java() -> Finding:
     return judge("java", major in _TESTED_JAVA, f"{java.version} at {java.executable}", "tested are 17 and 21")
 
 
-def check_open_files(soft: int, hard: int) -> Finding:
+def check_open_files(soft: int, hard: int) -> DoctorFinding:
     """Limits of the process; -1 is none."""
     if soft < 0:
         return ok("open files", "no limit")

@@ -9,7 +9,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE, RecordLimits
-from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, Finding, advice, fail, ok, warn
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, DoctorFinding, advice, fail, ok, warn
 from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin, is_compacted
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
@@ -22,7 +22,7 @@ CHECK: Final = "data topics"
 _READ_S: Final = 60.0
 
 
-def check_data_topics(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[Finding]:
+def check_data_topics(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[DoctorFinding]:
     """One line for each topic that Kafka compacts, and one for all others."""
     kafka_name = settings.instance.state_topic(TOPICS)
     try:
@@ -35,7 +35,9 @@ def check_data_topics(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[Fi
     yield from judge_data_topics(records, configs)
 
 
-def judge_data_topics(records: Iterable[TopicRecord], configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+def judge_data_topics(
+    records: Iterable[TopicRecord], configs: Mapping[str, Mapping[str, str]]
+) -> Iterator[DoctorFinding]:
     """`configs`: by Kafka's names of the topics; one that is not there may not be seen."""
     unseen = sound = 0
     for record in records:

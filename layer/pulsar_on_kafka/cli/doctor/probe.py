@@ -13,7 +13,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cli.doctor.cluster import Finding, Status, advice, fail, ok, warn
+from pulsar_on_kafka.cli.doctor.cluster import DoctorFinding, Status, advice, fail, ok, warn
 from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
@@ -40,7 +40,7 @@ class Sent:
     after_ms: int
 
 
-def probe(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[Finding]:
+def probe(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[DoctorFinding]:
     """Create, write, read, join, commit, delete; after a step that fails only the deletion follows."""
     name = f"pok-doctor-{secrets.token_hex(6)}"
     try:
@@ -57,7 +57,7 @@ def probe(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[Finding]:
     yield deleted
 
 
-def _use(settings: KafkaSettings, admin: KafkaAdmin, name: str) -> Iterator[Finding]:
+def _use(settings: KafkaSettings, admin: KafkaAdmin, name: str) -> Iterator[DoctorFinding]:
     try:
         sent = _write(settings, name)
     except errors.LayerError as failure:
@@ -85,14 +85,14 @@ def _use(settings: KafkaSettings, admin: KafkaAdmin, name: str) -> Iterator[Find
         yield ok("join a group and commit", told)
 
 
-def judge_clock(sent: Sent, stamped_ms: int) -> Finding:
+def judge_clock(sent: Sent, stamped_ms: int) -> DoctorFinding:
     """The broker stamped the record between the two; anything outside is skew."""
     skew_ms = stamped_ms - min(max(stamped_ms, sent.before_ms), sent.after_ms)
     if abs(skew_ms) <= SKEW_WARN_MS:
         return ok("clock", f"the broker's is {skew_ms:+,} ms from ours" if skew_ms else "the broker's agrees with ours")
     status = Status.FAIL if abs(skew_ms) > SKEW_FAIL_MS else Status.WARN
     ahead = "ahead of" if skew_ms > 0 else "behind"
-    return Finding(
+    return DoctorFinding(
         "clock",
         status,
         f"the broker's is {abs(skew_ms):,} ms {ahead} ours",
@@ -155,7 +155,7 @@ def _delete_group(admin: KafkaAdmin, group: str) -> None:
         return  # an empty group of a deleted topic goes by itself
 
 
-def _delete(admin: KafkaAdmin, topic: str) -> Finding:
+def _delete(admin: KafkaAdmin, topic: str) -> DoctorFinding:
     try:
         admin.delete_topic(topic, Deadline.after(STEP_S))
     except errors.LayerError as failure:

@@ -10,7 +10,7 @@ import orjson
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, Finding, fail, ok, warn
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, DoctorFinding, fail, ok, warn
 from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -79,7 +79,7 @@ class Unreadable(NamedTuple):
     is_key: bool
 
 
-def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[Finding]:
+def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[DoctorFinding]:
     """One line for each record of the compacted state topics that cannot be read; with `tombstone` they are taken away.
     One more tells the formats of all."""
     instance = settings.instance

@@ -21,7 +21,7 @@ from pulsar_on_kafka_schema_compat import (
     check_compatibility,
 )
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka_schema_compat.outline import Change, Outline, changes, outline
+from pulsar_on_kafka_schema_compat.outline import Outline, OutlineChange, changes, outline
 
 _ASKED: Final = (CompatibilityStrategy.BACKWARD, CompatibilityStrategy.FORWARD)
 Reasons = Mapping[CompatibilityStrategy, Sequence[Incompatibility]]
@@ -112,7 +112,7 @@ def _outline(schema: SchemaInfo, name: str) -> Outline:
         raise CommandFailed(f"{name} is no {schema.type.name} schema: {error}") from error
 
 
-def _rules(change: Change, reasons: Sequence[Incompatibility], reader: Outline) -> list[str]:
+def _rules(change: OutlineChange, reasons: Sequence[Incompatibility], reader: Outline) -> list[str]:
     """Why a strategy refuses this change; nothing when the change by itself is no reason."""
     return list(dict.fromkeys(one.rule for one in reasons if _is_at(change.name, reader.line_of(one.path))))
 
@@ -122,12 +122,12 @@ def _is_at(name: str, line: str) -> bool:
     return name == line or (line.startswith("#") and name.startswith(f"{line}/"))
 
 
-def _row(change: Change, rules: Mapping[CompatibilityStrategy, Sequence[str]]) -> tuple[str, ...]:
+def _row(change: OutlineChange, rules: Mapping[CompatibilityStrategy, Sequence[str]]) -> tuple[str, ...]:
     verdicts = (", ".join(rules[strategy]) or "yes" for strategy in _ASKED)
     return (change.name, _kind(change), change.old or "", change.new or "", *verdicts)
 
 
-def _kind(change: Change) -> str:
+def _kind(change: OutlineChange) -> str:
     return "added" if change.old is None else "removed" if change.new is None else "changed"
 
 
@@ -139,7 +139,7 @@ def _accepted(reasons: Reasons) -> dict[str, bool]:
 def _as_json(
     old: SchemaInfo,
     new: SchemaInfo,
-    rows: Sequence[tuple[Change, Mapping[CompatibilityStrategy, Sequence[str]]]],
+    rows: Sequence[tuple[OutlineChange, Mapping[CompatibilityStrategy, Sequence[str]]]],
     reasons: Reasons,
 ) -> dict[str, Any]:
     return {

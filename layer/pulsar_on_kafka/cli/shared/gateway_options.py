@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.cli.shared.http_options import LOCAL
 from pulsar_on_kafka.cli.shared.output import CommandFailed
 
@@ -82,7 +82,7 @@ class GatewayOptions:
         int, typer.Option("--http-port", min=0, max=65535, help="Where the gateway answers REST; 0: a free one.")
     ] = REST_PORT
 
-    def settings(self, host: str, port: int, tls: Tls) -> GatewaySettings:
+    def settings(self, host: str, port: int, tls: ServerTls) -> GatewaySettings:
         """Raises CommandFailed: the extra is not installed. InvalidOption: a key is none. typer.BadParameter: options
         that do not go together."""
         if self.token_secret_key and self.token_public_key:
@@ -90,7 +90,7 @@ class GatewayOptions:
         if self.tls_trust and not tls.certificate:
             raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-trust")
         try:
-            from pulsar_on_kafka.gateway.access import Access, TokenKey
+            from pulsar_on_kafka.gateway.access import GatewayAccess, TokenKey
             from pulsar_on_kafka.gateway.server import GatewaySettings
 
             import_module(_REST)
@@ -106,7 +106,7 @@ class GatewayOptions:
             raise typer.BadParameter(
                 "nobody logs in: it goes with a key of tokens or --tls-trust", param_hint="--super-user"
             )
-        access = Access(tokens, bool(self.tls_trust), frozenset(self.super_users or ()))
+        access = GatewayAccess(tokens, bool(self.tls_trust), frozenset(self.super_users or ()))
         return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
 
 

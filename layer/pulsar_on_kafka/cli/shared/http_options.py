@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.base.http_server import Guard, Tls, read_token
+from pulsar_on_kafka.base.http_server import HttpGuard, ServerTls, read_token
 
 LOCAL: Final = "127.0.0.1"
 """This machine's programs alone, unless told otherwise: whoever asks learns which topics and programs there are."""
@@ -27,10 +27,10 @@ class ListenOptions:
         str, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM); left out: it is in the certificate's file.")
     ] = ""
 
-    def tls(self) -> Tls:
+    def tls(self) -> ServerTls:
         if self.tls_key and not self.tls_certificate:
             raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-key")
-        return Tls(self.tls_certificate, self.tls_key)
+        return ServerTls(self.tls_certificate, self.tls_key)
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class HttpOptions(ListenOptions):
         ),
     ] = ""
 
-    def guard(self) -> Guard:
+    def guard(self) -> HttpGuard:
         """Raises InvalidOption: the file of the token cannot be read."""
         tls = self.tls()
-        return Guard(tls.certificate, tls.key, read_token(self.token_file) if self.token_file else "")
+        return HttpGuard(tls.certificate, tls.key, read_token(self.token_file) if self.token_file else "")
 
 
 CONSOLE_PORT: Final = 9466
@@ -79,7 +79,7 @@ class ConsoleOptions:
         ),
     ] = ""
 
-    def guard(self, http: HttpOptions) -> Guard:
+    def guard(self, http: HttpOptions) -> HttpGuard:
         """Raises InvalidOption: the file of the token cannot be read."""
         token = read_token(self.console_token_file) if self.console_token_file else ""
-        return Guard(http.tls_certificate, http.tls_key, token)
+        return HttpGuard(http.tls_certificate, http.tls_key, token)

@@ -12,7 +12,7 @@ from pulsar_on_kafka.broker.cursor.budget import DEFAULT_BYTES, MIN_BYTES
 from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none, not_yet
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
-from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.service_info import (
     AutoClusterFailover,
     ServiceInfo,
@@ -127,18 +127,18 @@ class _Official:
 
     service_url: str | AutoClusterFailover | ServiceInfoProvider | None = None
     authentication: Annotated[Authentication | None, ELSEWHERE] = field(default=None, repr=False)
-    operation_timeout_seconds: Annotated[int, Within(1)] = 30
-    io_threads: Annotated[int, Within(1)] = 1
-    message_listener_threads: Annotated[int, Within(1)] = 1
-    concurrent_lookup_requests: Annotated[int, Within(1)] = 50000
+    operation_timeout_seconds: Annotated[int, OptionRange(1)] = 30
+    io_threads: Annotated[int, OptionRange(1)] = 1
+    message_listener_threads: Annotated[int, OptionRange(1)] = 1
+    concurrent_lookup_requests: Annotated[int, OptionRange(1)] = 50000
     log_conf_file_path: str | None = None
-    stats_interval_in_seconds: Annotated[int, Within(0)] = 600
+    stats_interval_in_seconds: Annotated[int, OptionRange(0)] = 600
     use_tls: bool = False
     tls_trust_certs_file_path: Annotated[str | None, ELSEWHERE] = None
     tls_allow_insecure_connection: Annotated[bool, ELSEWHERE] = False
     tls_validate_hostname: Annotated[bool, ELSEWHERE] = False
     logger: Annotated[Any, ELSEWHERE] = None
-    connection_timeout_ms: Annotated[int, Within(1)] = 10000
+    connection_timeout_ms: Annotated[int, OptionRange(1)] = 10000
     listener_name: str | None = None
     tls_private_key_file_path: Annotated[str | None, ELSEWHERE] = None
     tls_certificate_file_path: Annotated[str | None, ELSEWHERE] = None
@@ -149,10 +149,10 @@ class ClientOptions(_Official):
     """The official options of `Client`, and ours, which are given by keyword only."""
 
     kafka_config: Annotated[Mapping[str, str] | None, ELSEWHERE] = field(default=None, repr=False)
-    ack_persist_interval_ms: Annotated[int, Within(1, 60_000)] = 1000
-    max_pattern_topics: Annotated[int, Within(1)] = DEFAULT_MAX_TOPICS
-    cursor_memory_limit_bytes: Annotated[int, Within(MIN_BYTES)] = DEFAULT_BYTES
-    metrics_port: Annotated[int | None, Within(0, 65_535)] = None
+    ack_persist_interval_ms: Annotated[int, OptionRange(1, 60_000)] = 1000
+    max_pattern_topics: Annotated[int, OptionRange(1)] = DEFAULT_MAX_TOPICS
+    cursor_memory_limit_bytes: Annotated[int, OptionRange(MIN_BYTES)] = DEFAULT_BYTES
+    metrics_port: Annotated[int | None, OptionRange(0, 65_535)] = None
     enable_transaction: bool = False
     stand_in: bool | None = None
     instance: Annotated[str | None, ELSEWHERE] = None

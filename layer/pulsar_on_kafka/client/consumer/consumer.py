@@ -36,7 +36,7 @@ from pulsar_on_kafka.client.values.enums import (
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
-from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import (
@@ -77,12 +77,12 @@ class _Official:
     consumer_type: ConsumerType = ConsumerType.Exclusive
     schema: Schema = BYTES
     message_listener: MessageListener | None = None
-    receiver_queue_size: Annotated[int, Within(0)] = 1000
-    max_total_receiver_queue_size_across_partitions: Annotated[int, Within(0)] = 50000
+    receiver_queue_size: Annotated[int, OptionRange(0)] = 1000
+    max_total_receiver_queue_size_across_partitions: Annotated[int, OptionRange(0)] = 50000
     consumer_name: str | None = None
     unacked_messages_timeout_ms: int | None = None
     broker_consumer_stats_cache_time_ms: int = 30000
-    negative_ack_redelivery_delay_ms: Annotated[int, Within(0)] = 60000
+    negative_ack_redelivery_delay_ms: Annotated[int, OptionRange(0)] = 60000
     is_read_compacted: bool = False
     properties: dict[str, str] | None = None
     pattern_auto_discovery_period: int = 60
@@ -105,9 +105,9 @@ class ConsumerOptions(_Official):
     """The official options of `subscribe`, and ours, which are given by keyword only."""
 
     negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
-    priority_level: Annotated[int, Within(0)] = 0
+    priority_level: Annotated[int, OptionRange(0)] = 0
     retry_enable: bool = False
-    expire_time_of_incomplete_chunked_message_ms: Annotated[int, Within(1)] = 60_000
+    expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = 60_000
     subscription_mode: SubscriptionMode = SubscriptionMode.Durable
 
     def check(self) -> None:

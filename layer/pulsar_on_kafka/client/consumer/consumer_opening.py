@@ -156,7 +156,7 @@ _DOMAINS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPattern:
+class NamespacePattern:
     """The pattern matches the names of one namespace's topics with a regular expression."""
 
     name: TopicName
@@ -166,7 +166,7 @@ class TopicPattern:
     mode: RegexSubscriptionMode
 
     @classmethod
-    def of(cls, pattern: re.Pattern[str], mode: RegexSubscriptionMode) -> TopicPattern:
+    def of(cls, pattern: re.Pattern[str], mode: RegexSubscriptionMode) -> NamespacePattern:
         """Source: the official client, which leaves the domain out on both sides: `mode` chooses that.
 
         Raises:
@@ -207,7 +207,7 @@ def subscribed(options: ConsumerOptions, session: Session) -> Consumer:
         raise InvalidConfiguration(f"retry_enable takes a topic or a list of topics, got {topics!r:.100}")
     if isinstance(topics, re.Pattern):
         with pulsar_errors():
-            pattern = TopicPattern.of(topics, options.regex_subscription_mode)
+            pattern = NamespacePattern.of(topics, options.regex_subscription_mode)
         consumer = _consumer(str(pattern.name), options, session, topics_come_and_go=True)
         _PatternWatch(pattern, consumer, session).begin(float(options.pattern_auto_discovery_period))
         session.consumer_opened(consumer)
@@ -274,7 +274,7 @@ class _PatternWatch:
     """The watch looks which topics match a pattern now, and has the consumer open the new ones and leave those that are
     gone."""
 
-    def __init__(self, pattern: TopicPattern, consumer: MultiTopicsConsumer, session: Session) -> None:
+    def __init__(self, pattern: NamespacePattern, consumer: MultiTopicsConsumer, session: Session) -> None:
         self._pattern = pattern
         self._consumer = consumer
         self._session = session

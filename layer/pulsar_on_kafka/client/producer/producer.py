@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.broker.publishing.admission import Admission, Application
+from pulsar_on_kafka.broker.publishing.admission import Application, TopicAdmission
 from pulsar_on_kafka.broker.publishing.arguments import check_texts, of_type
 from pulsar_on_kafka.broker.publishing.batching import BatchingOptions
 from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, SendResult
@@ -32,7 +32,7 @@ from pulsar_on_kafka.client.values.enums import (
     ProducerAccessMode,
 )
 from pulsar_on_kafka.client.values.message_id import ReceivedId
-from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
@@ -204,8 +204,8 @@ class _Official:
     topic: str
     producer_name: str | None = None
     schema: Schema = BYTES
-    initial_sequence_id: Annotated[int | None, Within(-1, MAX_SEQUENCE_ID)] = None
-    send_timeout_millis: Annotated[int, Within(0)] = 30000
+    initial_sequence_id: Annotated[int | None, OptionRange(-1, MAX_SEQUENCE_ID)] = None
+    send_timeout_millis: Annotated[int, OptionRange(0)] = 30000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = 1000
     max_pending_messages_across_partitions: int = 50000
@@ -295,7 +295,7 @@ def open_producer(options: ProducerOptions, session: Session, sealer: Sealer | N
     with pulsar_errors():
         wants = options.application(sealer)
         name = TopicName.parse(options.topic)
-        admission = Admission(session.node(), name, session.deadline)
+        admission = TopicAdmission(session.node(), name, session.deadline)
         sender = admission.admit(wants)
     meter = session.node().meters.topic(str(admission.topic.name))
 

@@ -28,7 +28,7 @@ from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId, native
-from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
@@ -47,7 +47,7 @@ class ReaderOptions:
     start_message_id: Annotated[NativeMessageId | MessageId, ELSEWHERE]
     schema: Schema = BYTES
     reader_listener: ReaderListener | None = None
-    receiver_queue_size: Annotated[int, Within(0)] = 1000
+    receiver_queue_size: Annotated[int, OptionRange(0)] = 1000
     reader_name: str | None = None
     subscription_role_prefix: str | None = None
     is_read_compacted: bool = False

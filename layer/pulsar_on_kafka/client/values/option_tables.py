@@ -43,7 +43,7 @@ class OptionTable(Protocol):
         ...
 
 
-class Within(NamedTuple):
+class OptionRange(NamedTuple):
     """A number is `least` to `most`, or the value is None: else InvalidConfiguration."""
 
     least: int
@@ -104,7 +104,7 @@ def check_table(options: OptionTable) -> None:
 
 
 @cache
-def _checks(table: type[OptionTable]) -> list[tuple[str, tuple[Any, ...], Within | None]]:
+def _checks(table: type[OptionTable]) -> list[tuple[str, tuple[Any, ...], OptionRange | None]]:
     found = []
     hints = get_type_hints(table, include_extras=True)
     for name in inspect.signature(table).parameters:
@@ -112,6 +112,6 @@ def _checks(table: type[OptionTable]) -> list[tuple[str, tuple[Any, ...], Within
         plain, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if ELSEWHERE not in more:
             kinds = get_args(plain) if get_origin(plain) in (Union, UnionType) else (plain,)
-            bounds = next((each for each in more if isinstance(each, Within)), None)
+            bounds = next((each for each in more if isinstance(each, OptionRange)), None)
             found.append((name, tuple(get_origin(kind) or kind for kind in kinds), bounds))
     return found

@@ -15,14 +15,14 @@ from pulsar_on_kafka_mapping.state.instances import EVERYBODYS
 _ALL = "*"
 
 
-class Chosen(NamedTuple):
+class AclSelection(NamedTuple):
     """`own`: of the tenant alone, with the names that its topics have on the target. `wider`: of others, too."""
 
     own: frozenset[Acl]
     wider: frozenset[Acl]
 
 
-def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> Chosen:
+def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> AclSelection:
     """The ACLs of a tenant's topics and subscriptions. Pure.
 
     Args:
@@ -40,7 +40,7 @@ def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> C
             own.add(acl)
         elif acl.name == _ALL or (acl.prefixed and prefix.startswith(acl.name)):
             wider.add(acl)
-    return Chosen(frozenset(own), frozenset(wider))
+    return AclSelection(frozenset(own), frozenset(wider))
 
 
 def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadline, *, dry: bool = False) -> list[str]:

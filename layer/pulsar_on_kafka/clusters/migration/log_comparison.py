@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_reader import LogRead, SideReading
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.replication_state.origin_index import Copied
+from pulsar_on_kafka.broker.replication_state.origin_index import CopiedOriginal
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.records.message_record import goes_to
 from pulsar_on_kafka_mapping.records.record_headers import (
@@ -327,10 +327,12 @@ class BothSides:
             known = pair.partitions[number] = SideBySide(self._to_cluster)
         return known
 
-    def _original(self, topic: Topic, partition: int, record: Any, headers: _Headers, _: Copied | None) -> None:
+    def _original(self, topic: Topic, partition: int, record: Any, headers: _Headers, _: CopiedOriginal | None) -> None:
         self._of_partition(self._of[topic.kafka_topic_id], partition).original(record, headers)
 
-    def _copy(self, topic: Topic, partition: int, record: Any, headers: _Headers, copied: Copied | None) -> None:
+    def _copy(
+        self, topic: Topic, partition: int, record: Any, headers: _Headers, copied: CopiedOriginal | None
+    ) -> None:
         pair = self._of[topic.kafka_topic_id]
         if copied is not None and copied.origin == pair.origin:
             self._of_partition(pair, partition).copy(copied.there, record, headers)

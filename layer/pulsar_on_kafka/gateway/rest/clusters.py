@@ -6,37 +6,37 @@ from importlib import metadata
 from typing import Any, Final
 
 from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
-from pulsar_on_kafka.gateway.rest.request import Asked, RestError, Text
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
 
-def health(asked: Asked) -> Text:
+def health(asked: RestRequest) -> Text:
     """Kafka answers. Raises ConnectError, Timeout: it does not."""
     asked.admin.node.admin.cluster_id(asked.deadline())
     return Text("ok")
 
 
-def version(asked: Asked) -> Text:
+def version(asked: RestRequest) -> Text:
     return Text(f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}")
 
 
-def clusters(asked: Asked) -> list[str]:
+def clusters(asked: RestRequest) -> list[str]:
     return [asked.cluster.name]
 
 
-def tenants(asked: Asked) -> list[str]:
+def tenants(asked: RestRequest) -> list[str]:
     """Those that have namespaces."""
     return asked.admin.node.namespaces.tenants(asked.deadline())
 
 
-def tenant(asked: Asked) -> dict[str, Any]:
+def tenant(asked: RestRequest) -> dict[str, Any]:
     """Every tenant is there: nothing is kept of it but its namespaces."""
     return {"adminRoles": [], "allowedClusters": [asked.cluster.name]}
 
 
-def make_tenant(asked: Asked) -> None:
+def make_tenant(asked: RestRequest) -> None:
     """Nothing, where nothing is to be kept. Raises RestError: something is."""
     said = asked.json()
     if said is None:
@@ -49,17 +49,17 @@ def make_tenant(asked: Asked) -> None:
         raise RestError(412, f"clusters do not exist: {', '.join(sorted(others))}")
 
 
-def delete_tenant(asked: Asked) -> None:
+def delete_tenant(asked: RestRequest) -> None:
     found = namespaces(asked)
     if found:
         raise RestError(409, f"the tenant still has namespaces: {', '.join(found)}")
 
 
-def namespaces(asked: Asked) -> list[str]:
+def namespaces(asked: RestRequest) -> list[str]:
     return asked.admin.list_namespaces(asked.names["tenant"])
 
 
-def make_namespace(asked: Asked) -> None:
+def make_namespace(asked: RestRequest) -> None:
     said = asked.json() or {}
     if not isinstance(said, dict):
         raise RestError(400, f"expected policies, got {said!r:.120}")
@@ -71,7 +71,7 @@ def make_namespace(asked: Asked) -> None:
     asked.admin.create_namespace(asked.namespace)
 
 
-def delete_namespace(asked: Asked) -> None:
+def delete_namespace(asked: RestRequest) -> None:
     """With `force` its topics first. Raises RestError: it has some."""
     topics = asked.admin.list_topics(asked.namespace)
     if topics and not asked.flag("force"):
@@ -81,19 +81,19 @@ def delete_namespace(asked: Asked) -> None:
     asked.admin.delete_namespace(asked.namespace)
 
 
-def schema_strategy(asked: Asked) -> str:
+def schema_strategy(asked: RestRequest) -> str:
     """UNDEFINED where none is set."""
     return asked.admin.get_schema_compatibility_strategy(asked.namespace).name
 
 
-def set_schema_strategy(asked: Asked) -> None:
+def set_schema_strategy(asked: RestRequest) -> None:
     said = asked.json()
     if not isinstance(said, str):
         raise RestError(400, f"expected a strategy, got {said!r:.120}")
     asked.admin.set_schema_compatibility_strategy(asked.namespace, said)
 
 
-def topics_of_namespace(asked: Asked) -> list[str]:
+def topics_of_namespace(asked: RestRequest) -> list[str]:
     """As in Pulsar the partitions of a partitioned topic, not itself."""
     said = asked.query.get("mode", "PERSISTENT")
     if said not in _MODES:

@@ -55,7 +55,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RestRequest:
     """A request, in the words of its route."""
 
     cluster: Cluster

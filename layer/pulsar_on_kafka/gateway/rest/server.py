@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.access import TLS, TOKEN, Access
+from pulsar_on_kafka.gateway.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
-from pulsar_on_kafka.gateway.rest.request import Asked, Cluster, RestError, Text, refusal
+from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _METHODS: Final = ("GET", "PUT", "POST", "DELETE", "PATCH")
 _ROOTS: Final = ("/admin", "/lookup")
 
-Handler = Callable[[Asked], object]
+Handler = Callable[[RestRequest], object]
 _NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS: Final = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC: Final = f"{_TOPICS}/{{topic}}"
@@ -85,7 +85,7 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
 class Rest:
     """Answers for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
-    def __init__(self, cluster: Cluster, access: Access, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, cluster: Cluster, access: GatewayAccess, hosts: frozenset[str] = frozenset()) -> None:
         """`hosts`: requests have to name one of these as theirs; none: any. A page of a browser whose name was made to
         lead to this machine names another one."""
         self._cluster = cluster
@@ -109,7 +109,7 @@ class Rest:
         async def answer(request: Request) -> Response:
             try:
                 self._check(request, administers=administers)
-                asked = Asked(
+                asked = RestRequest(
                     self._cluster,
                     {
                         **{name: unquote_plus(value) for name, value in request.path_params.items()},
@@ -188,7 +188,7 @@ class _Protocol(HttpProtocol):
         self.app = app
 
 
-def _unserved(asked: Asked) -> None:
+def _unserved(asked: RestRequest) -> None:
     raise RestError(501, f"{asked.names['line']} is not served by this gateway: docs/gateway.md has what is")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 from pulsar_on_kafka.gateway.lookups import partitions_of
 from pulsar_on_kafka.gateway.rate_meter import time_text
-from pulsar_on_kafka.gateway.rest.request import Asked, RestError
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
@@ -19,7 +19,7 @@ _COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
 _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 
 
-def stats(asked: Asked) -> dict[str, Any]:
+def stats(asked: RestRequest) -> dict[str, Any]:
     """Of a topic without partitions, or of one partition."""
     name = TopicName.parse(asked.topic)
     if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False):
@@ -30,7 +30,7 @@ def stats(asked: Asked) -> dict[str, Any]:
     return told.of(None if name.partition < 0 else name.partition)
 
 
-def partitioned_stats(asked: Asked) -> dict[str, Any]:
+def partitioned_stats(asked: RestRequest) -> dict[str, Any]:
     """Of all partitions together, and of each unless `perPartition` is false."""
     found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
     if not found:
@@ -48,7 +48,7 @@ def partitioned_stats(asked: Asked) -> dict[str, Any]:
 class _Told:
     """What a cluster tells of a topic, asked once."""
 
-    def __init__(self, asked: Asked, name: TopicName) -> None:
+    def __init__(self, asked: RestRequest, name: TopicName) -> None:
         admin = asked.admin
         self.topic: TopicStats = admin.topic_stats(str(name))
         self._subscriptions = {

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
-from pulsar_on_kafka.gateway.rest.request import Asked, RestError
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat import UnreadableSchema
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 _LATEST: Final = 2**63 - 1
 
 
-def lookup(asked: Asked) -> dict[str, Any]:
+def lookup(asked: RestRequest) -> dict[str, Any]:
     """Where a topic is served. Fields of what there is not are null."""
     name = TopicName.parse(asked.topic)
     asked.admin.node.namespaces.require(name.namespace_name, asked.deadline())
@@ -34,13 +34,13 @@ def lookup(asked: Asked) -> dict[str, Any]:
     }
 
 
-def topics(asked: Asked) -> list[str]:
+def topics(asked: RestRequest) -> list[str]:
     """As in Pulsar the partitions of a partitioned topic, not itself."""
     mode = 0 if asked.is_persistent else NON_PERSISTENT
     return topics_of(asked.admin.node, asked.namespace, mode, asked.deadline())
 
 
-def partitioned_topics(asked: Asked) -> list[str]:
+def partitioned_topics(asked: RestRequest) -> list[str]:
     asked.admin.node.namespaces.require(asked.namespace, asked.deadline())
     records = asked.admin.node.topics.list(asked.namespace, asked.deadline())
     return [
@@ -50,12 +50,12 @@ def partitioned_topics(asked: Asked) -> list[str]:
     ]
 
 
-def partitions(asked: Asked) -> dict[str, Any]:
+def partitions(asked: RestRequest) -> dict[str, Any]:
     may_be_made = asked.flag("checkAllowAutoCreation")
     return {"partitions": partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=may_be_made)}
 
 
-def _wanted_partitions(asked: Asked) -> int:
+def _wanted_partitions(asked: RestRequest) -> int:
     said = asked.json()
     if isinstance(said, dict):
         asked.nothing_in("properties of a topic", said.get("properties"))
@@ -67,20 +67,20 @@ def _wanted_partitions(asked: Asked) -> int:
     return said
 
 
-def make_partitioned(asked: Asked) -> None:
+def make_partitioned(asked: RestRequest) -> None:
     asked.admin.create_partitioned_topic(asked.topic, _wanted_partitions(asked))
 
 
-def grow(asked: Asked) -> None:
+def grow(asked: RestRequest) -> None:
     asked.admin.update_partitions(asked.topic, _wanted_partitions(asked))
 
 
-def make(asked: Asked) -> None:
+def make(asked: RestRequest) -> None:
     asked.nothing_in("properties of a topic", asked.json())
     asked.admin.create_topic(asked.topic)
 
 
-def _delete(asked: Asked, *, partitioned: bool) -> None:
+def _delete(asked: RestRequest, *, partitioned: bool) -> None:
     found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
     if bool(found) is not partitioned:
         kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
@@ -91,7 +91,7 @@ def _delete(asked: Asked, *, partitioned: bool) -> None:
         asked.admin.delete_topic(asked.topic, with_subscriptions=True)
 
 
-def delete_by_force(asked: Asked, topic: str) -> None:
+def delete_by_force(asked: RestRequest, topic: str) -> None:
     """Clients of the gateway that is asked open what they have of the topic anew at once; those of others hear it as
     of a deletion by anybody else (`WireProducer.follow_policies`, heartbeats of consumers)."""
     names = {topic, *asked.admin.list_partitions(topic)}
@@ -99,15 +99,15 @@ def delete_by_force(asked: Asked, topic: str) -> None:
     asked.cluster.unload(names, asked.deadline())
 
 
-def delete(asked: Asked) -> None:
+def delete(asked: RestRequest) -> None:
     _delete(asked, partitioned=False)
 
 
-def delete_partitioned(asked: Asked) -> None:
+def delete_partitioned(asked: RestRequest) -> None:
     _delete(asked, partitioned=True)
 
 
-def unload(asked: Asked) -> None:
+def unload(asked: RestRequest) -> None:
     """Of the clients of the gateway that is asked. Raises RestError: there is no such partition."""
     name = TopicName.parse(asked.topic)
     names = asked.admin.list_partitions(str(name.base))
@@ -116,11 +116,11 @@ def unload(asked: Asked) -> None:
     asked.cluster.unload({str(name)} if name.partition >= 0 else {str(name), *names}, asked.deadline())
 
 
-def subscriptions(asked: Asked) -> list[str]:
+def subscriptions(asked: RestRequest) -> list[str]:
     return asked.admin.list_subscriptions(asked.topic)
 
 
-def make_subscription(asked: Asked) -> None:
+def make_subscription(asked: RestRequest) -> None:
     """At the topic's end, unless the body names `earliest` or an id. As in Pulsar it makes the topic."""
     topic, name, said = asked.topic, asked.names["subscription"], asked.json()
     if isinstance(said, dict):
@@ -149,11 +149,11 @@ def _place(said: object) -> NativeMessageId:
     return NativeMessageId.earliest if ledger < 0 else NativeMessageId(partition, ledger, entry, -1)
 
 
-def delete_subscription(asked: Asked) -> None:
+def delete_subscription(asked: RestRequest) -> None:
     asked.admin.unsubscribe(asked.topic, asked.names["subscription"], force=asked.flag("force"))
 
 
-def schema(asked: Asked) -> dict[str, Any]:
+def schema(asked: RestRequest) -> dict[str, Any]:
     """The latest schema, or the version that is named."""
     said = asked.names.get("version")
     if said is not None and not said.isdecimal():
@@ -162,7 +162,7 @@ def schema(asked: Asked) -> dict[str, Any]:
     return _told(_of_either_domain(asked, lambda topic: asked.admin.get_schema_info_with_version(topic, version)))
 
 
-def schemas(asked: Asked) -> dict[str, Any]:
+def schemas(asked: RestRequest) -> dict[str, Any]:
     """All live ones, the oldest first."""
     found = _of_either_domain(asked, asked.admin.get_all_schemas)
     return {"getSchemaResponses": [_told(each) for each in found]}
@@ -175,7 +175,7 @@ def _told(found: StoredSchema) -> dict[str, Any]:
         raise RestError(500, f"schema version {found.version.number} cannot be told: {failure}") from failure
 
 
-def _of_either_domain(asked: Asked, get: Callable[[str], _T]) -> _T:
+def _of_either_domain(asked: RestRequest, get: Callable[[str], _T]) -> _T:
     """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
     try:
         return get(asked.topic)

@@ -37,7 +37,7 @@ _MAX_KEPT: Final = 4
 _LONGEST_WAIT_S: Final = 3600.0
 
 
-class Groups(Protocol):
+class EmptyGroupsAdmin(Protocol):
     """The calls of `KafkaAdmin` that this module uses."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
@@ -46,7 +46,7 @@ class Groups(Protocol):
     ) -> dict[int, CommittedOffset]: ...
 
 
-class Writer(Protocol):
+class EmptyGroupsWriter(Protocol):
     """The calls of `OffsetWriter` that this module uses."""
 
     def open(self, topic: str, deadline: Deadline) -> None: ...
@@ -62,8 +62,8 @@ class IdleOffsets:
 
     def __init__(
         self,
-        groups: Groups,
-        new_writer: Callable[[str], Writer],
+        groups: EmptyGroupsAdmin,
+        new_writer: Callable[[str], EmptyGroupsWriter],
         *,
         wait: Callable[[float], None] = pause,
         patience_s: float = _PATIENCE_S,
@@ -73,7 +73,7 @@ class IdleOffsets:
         self._new_writer = new_writer
         self._wait = wait
         self._patience_s = patience_s
-        self._kept: OrderedDict[str, Writer] = OrderedDict()
+        self._kept: OrderedDict[str, EmptyGroupsWriter] = OrderedDict()
         self._busy: set[str] = set()
         self._free = threading.Condition()
 
@@ -155,7 +155,7 @@ class IdleOffsets:
                 self._busy.discard(author)
                 self._free.notify_all()
 
-    def _put(self, author: str, topic: str, wanted: GroupOffsets, deadline: Deadline) -> Writer:
+    def _put(self, author: str, topic: str, wanted: GroupOffsets, deadline: Deadline) -> EmptyGroupsWriter:
         with self._free:
             kept = self._kept.pop(author, None)
         if kept is not None:
@@ -176,7 +176,7 @@ class IdleOffsets:
             raise
         return writer
 
-    def _opened(self, author: str, topic: str, deadline: Deadline) -> Writer:
+    def _opened(self, author: str, topic: str, deadline: Deadline) -> EmptyGroupsWriter:
         writer = self._new_writer(author)
         try:
             writer.open(topic, deadline)
@@ -185,7 +185,7 @@ class IdleOffsets:
             raise
         return writer
 
-    def _keep(self, author: str, writer: Writer) -> None:
+    def _keep(self, author: str, writer: EmptyGroupsWriter) -> None:
         """Keep a writer for the next change. One that may have sent a request twice is closed: a copy that arrives
         during the next change would count there, while a new writer's epoch makes Kafka refuse it."""
         if writer.may_have_repeated():

@@ -41,7 +41,7 @@ class Records(NamedTuple):
     records: list[Any]
 
 
-class End(NamedTuple):
+class EndOfLog(NamedTuple):
     """The log ends at `offset`, and was read up to there."""
 
     where: KafkaPartition
@@ -88,7 +88,7 @@ class GaveUp(Stopped):
     """The handle does nothing more, for no partition."""
 
 
-Event: TypeAlias = Records | End | Failed
+Event: TypeAlias = Records | EndOfLog | Failed
 
 
 def inside(log: tuple[int, int], position: int, who: str) -> int:
@@ -151,7 +151,7 @@ def _event(where: KafkaPartition, record: Any, needed: Callable[[str], tuple[Rig
     if record.topic() is not None:  # perhaps one that was read before
         where = KafkaPartition(*_place(record))
     if error.code() == KafkaError._PARTITION_EOF:
-        return End(where, offset)
+        return EndOfLog(where, offset)
     rights = needed(where.topic)
     if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED and all(right.kind != "group" for right in rights):
         return None  # librdkafka looks for a coordinator that is never used here

@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, No
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka.errors import is_of_old_metadata
 from pulsar_on_kafka.kafka.reading.assigned_reader import LOG_END, LOG_START, AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, KafkaPartition, Records
 from pulsar_on_kafka.kafka.reading.fair_lock import FairLock
 from pulsar_on_kafka.kafka.records import KafkaRecord
 
@@ -360,12 +360,12 @@ class _Came:
     records: list[KafkaRecord] = field(default_factory=list)
     position: int = 0
 
-    def hear(self, event: Records | End) -> None:
+    def hear(self, event: Records | EndOfLog) -> None:
         match event:
             case Records(_, records):
                 self.records += records
                 self.position = records[-1].offset() + 1
-            case End(_, offset):
+            case EndOfLog(_, offset):
                 self.position = max(self.position, offset)
 
     def hand_to(self, reading: _Reading) -> None:

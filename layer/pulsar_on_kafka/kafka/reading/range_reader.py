@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, OffsetOutOfRange
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, GaveUp, KafkaPartition, OutOfRange, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, GaveUp, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.kafka.records import KafkaRecord
 
 AT_ONCE: Final = 100
@@ -128,7 +128,7 @@ class RangeReader:
             match event:
                 case Records(where, records):
                     self._take(where, records, found)
-                case End(where, offset):
+                case EndOfLog(where, offset):
                     self._end(where, offset)
                 case OutOfRange(where, failure):
                     self._fail_now(where, failure)

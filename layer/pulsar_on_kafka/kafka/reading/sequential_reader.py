@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 
 _BATCH: Final = 1000
@@ -44,8 +44,8 @@ class _Place:
     end: int = 0
     """Up to where everything has come that is there: the log's end, where it was reached."""
 
-    def hear(self, event: Records | End) -> None:
-        if isinstance(event, End):
+    def hear(self, event: Records | EndOfLog) -> None:
+        if isinstance(event, EndOfLog):
             self.end = max(self.end, event.offset)
         else:
             self.waiting.append(_Run(event.records))

@@ -33,19 +33,19 @@ _log: Final = logging.getLogger(__name__)
 _CURSOR_S: Final = 10.0
 
 
-class Topics(Protocol):
-    """The call on `metadata.topics.Topics` that tells whether a topic lives."""
+class CursorTopics(Protocol):
+    """The call on `metadata.topics.CursorTopics` that tells whether a topic lives."""
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
 
 
-class Subscriptions(Protocol):
-    """The call on `metadata.subscriptions.registry.Subscriptions` that finds a living subscription."""
+class CursorSubscriptions(Protocol):
+    """The call on `metadata.subscriptions.registry.CursorSubscriptions` that finds a living subscription."""
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
 
-class Groups(Protocol):
+class CommittedGroupsAdmin(Protocol):
     """The calls on `KafkaAdmin` that tell what a group committed, and who is in it."""
 
     def committed(
@@ -67,9 +67,9 @@ class CursorHousekeeping:
         self,
         log: StateLog,
         clock: Clock,
-        topics: Topics,
-        subscriptions: Subscriptions,
-        groups: Groups,
+        topics: CursorTopics,
+        subscriptions: CursorSubscriptions,
+        groups: CommittedGroupsAdmin,
         *,
         kept_ms: int = DAY_MS,
     ) -> None:

@@ -55,16 +55,16 @@ _SPEAKING: Final = (
 _Name: TypeAlias = tuple[str, str]
 
 
-class Topics(Protocol):
-    """The calls on `metadata.topics.Topics` that read a partition's records and remove dead ones."""
+class TopicPartitions(Protocol):
+    """The calls on `metadata.topics.TopicPartitions` that read a partition's records and remove dead ones."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[str, tuple[Versioned, TopicRecord]]: ...
     def remove_dead(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int: ...
 
 
-class Subscriptions(Protocol):
-    """The calls on `metadata.subscriptions.registry.Subscriptions` that read a partition's records and remove dead
-    ones."""
+class SubscriptionPartitions(Protocol):
+    """The calls on `metadata.subscriptions.registry.SubscriptionPartitions` that read a partition's records and remove
+    dead ones."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[_Name, tuple[Versioned, SubscriptionRecord]]: ...
     def remove_dead(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
@@ -110,8 +110,8 @@ class DeadNames:
         self,
         log: StateLog,
         clock: Clock,
-        topics: Topics,
-        subscriptions: Subscriptions,
+        topics: TopicPartitions,
+        subscriptions: SubscriptionPartitions,
         producers: Producers,
         exists: Callable[[StateTopic, Deadline], bool],
         *,
@@ -208,7 +208,7 @@ class LivingSubscriptions(Protocol):
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
 
-class Memberships(Protocol):
+class MembershipRecords(Protocol):
     def remove_if_unused(self, subscription: Subscription, deadline: Deadline) -> bool: ...
 
 
@@ -220,7 +220,7 @@ class NonDurableHousekeeping:
     name = "non_durable_subscriptions"
 
     def __init__(
-        self, clock: Clock, topics: LivingTopics, subscriptions: LivingSubscriptions, memberships: Memberships
+        self, clock: Clock, topics: LivingTopics, subscriptions: LivingSubscriptions, memberships: MembershipRecords
     ) -> None:
         self._clock = clock
         self._topics = topics

@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.cursor.orphaned_records import of_this_life
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.service.housekeeping.cursors import Groups
+from pulsar_on_kafka.service.housekeeping.cursors import CommittedGroupsAdmin
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import read_once
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -42,15 +42,15 @@ _log: Final = logging.getLogger(__name__)
 _SUBSCRIPTION_S: Final = 10.0
 
 
-class Topics(Protocol):
-    """The calls on `metadata.topics.Topics` that list and find living topics."""
+class TopicLists(Protocol):
+    """The calls on `metadata.topics.TopicLists` that list and find living topics."""
 
     def active(self, deadline: Deadline) -> list[TopicRecord]: ...
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None: ...
 
 
-class Subscriptions(Protocol):
-    """The call on `metadata.subscriptions.registry.Subscriptions` that lists a topic's."""
+class SubscriptionLists(Protocol):
+    """The call on `metadata.subscriptions.registry.SubscriptionLists` that lists a topic's."""
 
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]: ...
 
@@ -65,7 +65,12 @@ class IdleGroups:
     name = "idle groups"
 
     def __init__(
-        self, log: StateLog, clock: Clock, topics: Topics, subscriptions: Subscriptions, groups: Groups
+        self,
+        log: StateLog,
+        clock: Clock,
+        topics: TopicLists,
+        subscriptions: SubscriptionLists,
+        groups: CommittedGroupsAdmin,
     ) -> None:
         self._log = log
         self._clock = clock

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.processes import is_dead_process
 from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
-from pulsar_on_kafka.service.housekeeping.cursors import Topics
+from pulsar_on_kafka.service.housekeeping.cursors import CursorTopics
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MAX_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.views import read_once
@@ -140,7 +140,7 @@ class DeadLives:
 
     name = "dead lives"
 
-    def __init__(self, log: StateLog, clock: Clock, topics: Topics, *, kept_ms: int = DAY_MS) -> None:
+    def __init__(self, log: StateLog, clock: Clock, topics: CursorTopics, *, kept_ms: int = DAY_MS) -> None:
         self._log = log
         self._clock = clock
         self._topics = topics

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.expiry import acknowledged_by_ttl, expiry_horizon_ms
 from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
 from pulsar_on_kafka.broker.metadata.policies import MESSAGE_TTL_IN_SECONDS
@@ -26,7 +26,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpT
 _log: Final = logging.getLogger(__name__)
 _CURSOR_S: Final = 10.0
 
-ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, Recovered]]
+ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
 ChangeCursors: TypeAlias = Callable[[Subscription, Mapping[int, Wish], Deadline], Mapping[int, int]]
 
 

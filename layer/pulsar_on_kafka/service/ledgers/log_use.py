@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchTopic
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
 from pulsar_on_kafka.broker.managed_ledger.trimming import MINUTE_MS, Needs, Retention, Rollover
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ROLLOVER: Final = (LEDGER_ROLLOVER_MINUTES, LEDGER_MAX_MBYTES, LEDGER_MAX_ENTRIES)
 
-ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, Recovered]]
+ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
 """As last saved. What an owner acknowledged since is needed a little longer, that is all."""
 
 

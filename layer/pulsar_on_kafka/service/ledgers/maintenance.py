@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Retry
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import MAINTENANCE
 from pulsar_on_kafka.broker.managed_ledger.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, Stretch, TopicLogs, Turn
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, LedgerTurn, Stretch, TopicLogs
 from pulsar_on_kafka.broker.metadata.policies import COMPACTION_THRESHOLD
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.services import Services
@@ -238,10 +238,10 @@ class Maintenance(SharedRole):
             _log.warning("%s: not all was done now: %s", name, failure)
             return 0, False
 
-    def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[Turn], int, bool]:
+    def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[LedgerTurn], int, bool]:
         """The turns of those for whom there was time, how many could not have theirs, and whether some had none."""
         measuring = Deadline.after(_MEASURE_S)
-        turns: list[Turn] = []
+        turns: list[LedgerTurn] = []
         failed = 0
         for owner in sorted(owners, key=lambda each: (each.state_partition < self._next, each.state_partition)):
             self._next = owner.state_partition

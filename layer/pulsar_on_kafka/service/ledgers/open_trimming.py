@@ -36,7 +36,7 @@ _RETRIM_SHARE: Final = 10
 later: each time is a record on its list."""
 
 
-class LogUse(retirement.LogUse, Protocol):
+class TrimmingCluster(retirement.RetirementCluster, Protocol):
     """The calls on the cluster that trimming uses besides. They raise LayerErrors."""
 
     def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
@@ -72,7 +72,7 @@ class _Open(NamedTuple):
 class OpenTrimming:
     """For one thread. Memory: 200 bytes for each partition of which something went in the last minutes."""
 
-    def __init__(self, use: LogUse, clock: Clock) -> None:
+    def __init__(self, use: TrimmingCluster, clock: Clock) -> None:
         self._use = use
         self._clock = clock
         self._not_before_ms: dict[LedgerPlace, int] = {}

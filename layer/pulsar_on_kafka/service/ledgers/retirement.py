@@ -41,7 +41,7 @@ class KeptByRule(NamedTuple):
     first_young: int
 
 
-class LogUse(Protocol):
+class RetirementCluster(Protocol):
     """The calls on the cluster that retirement uses, for topics whose data is this project's to delete. They raise
     LayerErrors."""
 
@@ -75,7 +75,7 @@ class Retirement:
     `trusted` hears of each ledger that is off its list.
     """
 
-    def __init__(self, use: LogUse, events: DeletionEvents, trusted: TrustedLedgers) -> None:
+    def __init__(self, use: RetirementCluster, events: DeletionEvents, trusted: TrustedLedgers) -> None:
         self._use = use
         self._events = events
         self._trusted = trusted

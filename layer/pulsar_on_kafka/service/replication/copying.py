@@ -48,7 +48,7 @@ _WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
 """It was accepted where the message was sent. Source: Pulsar's replicator registers schemas without a check, too."""
 
 
-class Met(Protocol):
+class MetTransactions(Protocol):
     def __call__(self, *, chunk: bool, raw: bool) -> None:
         """A record is a chunk of a message, or as a client of Pulsar's batched or compressed it."""
 
@@ -65,7 +65,7 @@ class Copying:
         incarnation: int,
         epoch: int,
         target_version: Callable[[bytes], bytes],
-        met: Met,
+        met: MetTransactions,
     ) -> None:
         self._target = target
         self._origin = (REPLICATED_FROM, origin.encode("utf-8"))

@@ -10,10 +10,10 @@ from typing import Any, Final, NoReturn
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.node.cross_cluster.copies_in_flight import CopiesUnderWay, raise_ours
-from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -29,12 +29,12 @@ ANSWER_S: Final = 30.0
 class ReplicationCursor:
     """The cursor of one owner, which is over as soon as Kafka's group refuses a commit. For one thread."""
 
-    def __init__(self, identity: CursorIdentity, found: Recovered) -> None:
+    def __init__(self, identity: CursorIdentity, found: RecoveredCursor) -> None:
         self.identity = identity
         self._state = found.state
         self._version = found.version + 1
         self._next = identity.lineage(new_session(), self._version, 0)
-        self._saved = found.saved or Saved(self._next)
+        self._saved = found.saved or SavedCursor(self._next)
 
     @property
     def next_offset(self) -> int:
@@ -144,11 +144,11 @@ class Lane:
         self.saved_upto = cursor.next_offset
         self.copying: Copying | None = None
         """None until the target is ready."""
-        self.copied = Copied(-1, 0)
+        self.copied = CopiedMessages(-1, 0)
         self._stopped_at: int | None = None
         """The source offset that could not be handed over; nothing is after it."""
 
-    def begin(self, copying: Copying, copied: Copied) -> int:
+    def begin(self, copying: Copying, copied: CopiedMessages) -> int:
         """The target is ready; gives where to read."""
         self.copying, self.copied = copying, copied
         self.copies.next_offset = copied.upto
@@ -198,14 +198,14 @@ class Lane:
         self._stopped_at = offset
         raise_ours(failure, f"copying offset {offset} to {self.copies}")
 
-    def done_upto(self) -> Copied:
+    def done_upto(self) -> CopiedMessages:
         """What is copied now, as a snapshot says it. Only of the replicator's thread."""
         upto = self.copies.next_offset  # first: what is not done by then lies there or behind
         highest = self._next_undone() - 1
         present = self.copied.present
         if present and present.max() > highest:  # a former owner's, and not passed yet
             upto = self.copied.upto
-        return Copied(highest, upto)
+        return CopiedMessages(highest, upto)
 
     def _next_undone(self) -> int:
         first = self.copies.first(self.read_position if self._stopped_at is None else self._stopped_at)

@@ -54,7 +54,7 @@ class RemoteCluster:
             release(node)
 
 
-class Peers:
+class RemoteClusters:
     """Other clusters, by the registry, and with secrets that are given to the process. For one thread, until `close`.
     Memory: a `Node` for each cluster that was asked for.
 

@@ -25,11 +25,11 @@ from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.readers import buffer_access, data_partition
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer, split_commits
-from pulsar_on_kafka.kafka.reading.events import End, Failed, OutOfRange, Records, inside
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, OutOfRange, Records, inside
 from pulsar_on_kafka.service.replication.copying import Copying, SchemasThere
 from pulsar_on_kafka.service.replication.partition_copier import ANSWER_S, Lane, PlaceSaves, ReplicationCursor
 
@@ -88,7 +88,7 @@ class ReplicatorSession:
         self._client_id = member_client_id(member, secrets.token_hex(16))
         self._lanes: dict[int, Lane] = {}
         self._schemas = SchemasThere(node, target.node, subscription.topic.name)
-        self._looking = OpenTransactions(
+        self._looking = TransactionWaits(
             f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock
         )
         self._saves = PlaceSaves(node.clock)
@@ -151,7 +151,7 @@ class ReplicatorSession:
                     self._accept(partition, records)
                 case OutOfRange((_, partition)) if partition in self._lanes:
                     self._leave_gap(self._lanes[partition])
-                case End():
+                case EndOfLog():
                     pass
                 case Failed():
                     event.raise_or_log(_log, f"replicator={self._name}")

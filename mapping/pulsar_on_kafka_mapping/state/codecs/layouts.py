@@ -17,7 +17,7 @@ from zlib import crc32
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, write_text, write_varint
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, write_text, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.formats import expect_format
 
@@ -29,7 +29,7 @@ def write_bitmap(out: bytearray, offsets: BitMap64) -> None:
     out += raw
 
 
-def read_bitmap(reader: Reader) -> BitMap64:
+def read_bitmap(reader: ByteReader) -> BitMap64:
     """Raises CorruptRecord."""
     return bitmap_of(reader.take(reader.varint()), reader.what)
 
@@ -77,27 +77,27 @@ class Layout(Generic[T]):
     """A form of values: `write` appends one, `read` takes one from the front, and each takes `least` bytes or more."""
 
     write: Callable[[bytearray, T], None]
-    read: Callable[[Reader], T]
+    read: Callable[[ByteReader], T]
     least: int
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _read_flag(reader: Reader) -> bool:
+def _read_flag(reader: ByteReader) -> bool:
     found = reader.take(1)[0]
     if found > 1:
         raise CorruptRecord(f"{reader.what} has {found}, expected 0 or 1")
     return bool(found)
 
 
-VARINT: Final = Layout(write_varint, Reader.varint, 1)
+VARINT: Final = Layout(write_varint, ByteReader.varint, 1)
 """0 to 2^64 - 1, as in Protobuf."""
 U64: Final = Layout[int](
     lambda out, number: out.extend(_U64.pack(number)), lambda reader: int(_U64.unpack(reader.take(8))[0]), 8
 )
 """Eight bytes, big endian."""
-TEXT: Final = Layout(write_text, Reader.text, 1)
+TEXT: Final = Layout(write_text, ByteReader.text, 1)
 """Length (varint) and UTF-8."""
 FLAG: Final = Layout[bool](lambda out, flag: out.append(flag), _read_flag, 1)
 """0 u8 or 1 u8."""
@@ -119,7 +119,7 @@ def record(kind: Callable[..., T], **parts: Layout[Any]) -> Layout[T]:
     write_row, read_row, least = whole.write, whole.read, whole.least
     in_order = names == getattr(kind, "__match_args__", ())[: len(names)]
 
-    def read_by_name(reader: Reader) -> T:
+    def read_by_name(reader: ByteReader) -> T:
         return kind(**dict(zip(names, read_row(reader), strict=True)))
 
     return Layout(
@@ -176,7 +176,7 @@ def table(key: Layout[K], value: Layout[V], *, ordered: bool = True) -> Layout[M
             write_key(out, each)
             write_value(out, items[each])
 
-    def read(reader: Reader) -> Mapping[K, V]:
+    def read(reader: ByteReader) -> Mapping[K, V]:
         return {read_key(reader): read_value(reader) for _ in range(reader.count(least))}
 
     return Layout(write, read, 1)
@@ -200,7 +200,7 @@ def if_any(part: Layout[T], nothing: T) -> Layout[T]:
         if value != nothing:
             part.write(out, value)
 
-    def read(reader: Reader) -> T:
+    def read(reader: ByteReader) -> T:
         if reader.at_end:
             return nothing
         value = part.read(reader)
@@ -234,7 +234,7 @@ class Whole(Generic[T]):
 
     def decode(self, data: bytes) -> T:
         """Raises CorruptRecord."""
-        reader = Reader(data, self._what)
+        reader = ByteReader(data, self._what)
         if self._format is not None:
             expect_format(reader.take(1)[0], self._format, self._what)
         value = self._layout.read(reader)
@@ -267,7 +267,7 @@ class Checked(Whole[T]):
 
     def decode(self, data: bytes) -> T:
         """Raises CorruptRecord: another format or kind, or a body that is not what was written."""
-        reader = Reader(data, self._what)
+        reader = ByteReader(data, self._what)
         expect_format(reader.take(1)[0], self._FORMAT, self._what)
         if (kind := reader.take(1)[0]) != self._kind:
             raise CorruptRecord(f"{self._what} is of kind {kind}, expected {self._kind}")

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.formats import expect_format
 from pulsar_on_kafka_mapping.state.codecs.layouts import VARINT, Whole, listed, raw, record, row
@@ -190,7 +190,7 @@ def open_marker(value: bytes) -> bytes | tuple[int, ...]:
 
 
 def _kind(value: bytes, what: str) -> int:
-    reader = Reader(value, what)
+    reader = ByteReader(value, what)
     expect_format(reader.take(1)[0], FORMAT, what)
     return reader.take(1)[0]
 

@@ -137,7 +137,7 @@ class CursorTransactionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CursorReply:
     """The request with this id took effect, durably, with this result; or it was `refused`, for that reason."""
 
     id: bytes
@@ -300,7 +300,7 @@ def encode_transaction(request: CursorTransactionRequest) -> bytes:
     return _SAID.encode(said, id=request.id.hex(), life=request.life)
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: CursorReply) -> bytes:
     return _ANSWERS.encode(_Answer(answer.id.hex(), answer.result, answer.refused, answer.reason))
 
 
@@ -308,7 +308,7 @@ def encode_told(told: ConsumersTold) -> bytes:
     return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder, told.active))
 
 
-def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
+def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersTold | None:
     """A request or an answer; None for a value of another kind, format or wish that a later version has among them.
 
     Raises:
@@ -321,7 +321,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | Consum
         return None
     if head.answer is not None:
         answer = _ANSWERS.decode(value)
-        return Answer(_id(answer.answer), answer.result, answer.refused, answer.reason)
+        return CursorReply(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         told = _TOLD.decode(value)
         return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting, told.holder, told.active)

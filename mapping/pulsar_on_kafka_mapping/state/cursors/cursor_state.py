@@ -39,7 +39,7 @@ from typing import Any, Final, cast
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, Int64, json_record
 from pulsar_on_kafka_mapping.state.codecs.layouts import (
@@ -208,7 +208,7 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
         data = base64.b85decode(text[len(METADATA_PREFIX) :])
     except (ValueError, binascii.Error) as error:
         raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
-    reader = Reader(data, "commit metadata")
+    reader = ByteReader(data, "commit metadata")
     lineage = LINEAGE.read(reader)
     said = reader.take(1)[0]
     fields = {"holes": None, **{name: part.read(reader) for name, part in _parts(said).items()}}
@@ -247,7 +247,7 @@ def _write_ack_set(out: bytearray, batch: tuple[int, int]) -> None:
         out += bits
 
 
-def _read_ack_set(reader: Reader) -> tuple[int, int]:
+def _read_ack_set(reader: ByteReader) -> tuple[int, int]:
     size = reader.varint()
     acked = int.from_bytes(reader.take(reader.varint()), "big") if size else 0
     if acked.bit_length() > size:
@@ -269,7 +269,7 @@ def _write_holes(out: bytearray, holes: Holes) -> None:
         _write_ack_set(out, holes.batches[position])
 
 
-def _read_holes(reader: Reader) -> Holes:
+def _read_holes(reader: ByteReader) -> Holes:
     raw_bitmap = reader.take(_U32.unpack(reader.take(4))[0])
     try:
         acked = BitMap.deserialize(raw_bitmap)

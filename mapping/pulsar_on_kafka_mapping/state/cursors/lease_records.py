@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.formats import expect_format
 from pulsar_on_kafka_mapping.state.codecs.layouts import (
@@ -228,7 +228,7 @@ def _write_odd(out: bytearray, entry: LeasedEntry) -> None:
         VARINT.write(out, entry.total_bytes)
 
 
-def _read_odd(reader: Reader) -> LeasedEntry:
+def _read_odd(reader: ByteReader) -> LeasedEntry:
     offset, redeliveries, messages, (size, bits), chunks = _ODD_HEAD.read(reader)
     acked = (size, bits) if size else None
     return LeasedEntry(offset, redeliveries, messages, acked, chunks, VARINT.read(reader) if chunks else 0)
@@ -254,7 +254,7 @@ def _write_entries(out: bytearray, entries: Sequence[LeasedEntry]) -> None:
     _ODD.write(out, tuple(odd))
 
 
-def _read_entries(reader: Reader) -> tuple[LeasedEntry, ...]:
+def _read_entries(reader: ByteReader) -> tuple[LeasedEntry, ...]:
     """By ascending offset. A few bytes of a bitmap can name billions: nobody's inbox takes that."""
     plain = _PLAIN.read(reader)
     if (count := sum(map(len, plain.values()))) > MAX_LEASED:
@@ -397,8 +397,8 @@ def concerns_all(value: bytes) -> bool:
     return not (len(value) > 1 and value[0] == FORMAT and value[1] in _OF_ONE_PARTITION)
 
 
-def _behind_kind(value: bytes) -> Reader:
-    reader = Reader(value, "lease record")
+def _behind_kind(value: bytes) -> ByteReader:
+    reader = ByteReader(value, "lease record")
     reader.take(2)
     return reader
 

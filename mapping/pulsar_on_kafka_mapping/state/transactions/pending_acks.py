@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.state.codecs.layouts import (
     BITMAP,
@@ -116,7 +116,7 @@ def _write_batch(out: bytearray, batch: tuple[int, int]) -> None:
     out += acked.to_bytes((size + 7) // 8, "little")
 
 
-def _read_batch(reader: Reader) -> tuple[int, int]:
+def _read_batch(reader: ByteReader) -> tuple[int, int]:
     size = reader.varint()
     acked = int.from_bytes(reader.take((size + 7) // 8), "little")
     if acked >> size:

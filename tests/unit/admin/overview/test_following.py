@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pulsar_on_kafka.admin.overview.log_followers import Groups
+from pulsar_on_kafka.admin.overview.log_followers import FollowedGroups
 from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace
 from pulsar_on_kafka.statelog.api import LogRecord
 
@@ -23,12 +23,12 @@ def commit(offset: int) -> bytes:
     return b"\x00\x03" + struct.pack(">qi", offset, -1) + text("") + struct.pack(">q", 5)
 
 
-def apply(groups: Groups, key: bytes, value: bytes | None) -> None:
+def apply(groups: FollowedGroups, key: bytes, value: bytes | None) -> None:
     groups.apply(LogRecord(0, key, value, 0))
 
 
 def test_the_last_commit_of_a_subscription_counts_until_it_is_gone() -> None:
-    groups, key = Groups(), commit_key("public.default.t/s", "public.default.t")
+    groups, key = FollowedGroups(), commit_key("public.default.t/s", "public.default.t")
     place = CommitPlace("public.default.t/s", "public.default.t", 0)
     apply(groups, key, commit(3))
     apply(groups, key, commit(7))
@@ -39,13 +39,13 @@ def test_the_last_commit_of_a_subscription_counts_until_it_is_gone() -> None:
 
 @pytest.mark.parametrize("group", ["somebody-elses", "other.topic/s", "public.default.tt/s"])
 def test_groups_of_other_programs_are_passed_over(group: str) -> None:
-    groups = Groups()
+    groups = FollowedGroups()
     apply(groups, commit_key(group, "public.default.t"), commit(3))
     assert groups.commits == {}
 
 
 def test_what_cannot_be_read_changes_nothing() -> None:
-    groups, key = Groups(), commit_key("public.default.t/s", "public.default.t")
+    groups, key = FollowedGroups(), commit_key("public.default.t/s", "public.default.t")
     apply(groups, key, commit(3))
     with pytest.raises(ValueError, match="cut off"):
         apply(groups, key, b"\x00\x03\x00")
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
 
 
 def test_a_group_that_lost_its_members_has_none() -> None:
-    groups, key = Groups(), b"\x00\x02" + text("public.default.t/s")
+    groups, key = FollowedGroups(), b"\x00\x02" + text("public.default.t/s")
     groups.members["public.default.t/s"] = ()
     empty = b"\x00\x03" + text("") + struct.pack(">i", 0) + struct.pack(">hh", -1, -1) + struct.pack(">qi", 1, 0)
     apply(groups, key, empty)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, SavedProgress, idle_since
 
 
-def seen(next_unacked: int, acknowledged: int = 0) -> Seen:
-    return Seen(next_unacked, acknowledged, 0, 0)
+def seen(next_unacked: int, acknowledged: int = 0) -> SavedProgress:
+    return SavedProgress(next_unacked, acknowledged, 0, 0)
 
 
 def test_a_rate_needs_two_passes() -> None:

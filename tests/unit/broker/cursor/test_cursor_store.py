@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Recovered, Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, RecoveredCursor, Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -63,7 +63,7 @@ def test_what_was_prepared_is_what_comes_back(seed: int) -> None:
     lineage = identity.lineage(new_session(), 1, 0)
     for number in range(rng.randrange(3)):
         state.took_effect(rng.randbytes(8), number)
-    save = store.prepare(identity, state, Saved(lineage), lineage, DEADLINE)
+    save = store.prepare(identity, state, SavedCursor(lineage), lineage, DEADLINE)
     log.compact(rng)
     found = store.recover(identity, save.commit, None, 0, DEADLINE)
     assert state_of(found.state) == state_of(state), f"seed {seed}"
@@ -81,7 +81,7 @@ def test_few_holes_ride_in_the_commit_and_write_nothing() -> None:
     state.acknowledge([7, 8, 1000, 40_000])
     identity = an_identity()
     lineage = identity.lineage(new_session(), 1, 0)
-    save = CursorStore(log).prepare(identity, state, Saved(lineage), lineage, DEADLINE)
+    save = CursorStore(log).prepare(identity, state, SavedCursor(lineage), lineage, DEADLINE)
     assert save.saved.marker is None
     assert log.end_offset(CURSORS, CURSORS.partition_for(TOPIC), DEADLINE) == 0
     assert save.commit.kafka_offset == 5
@@ -291,17 +291,17 @@ class _StoreOfBefore(CursorStore):
 
     session = b"s" * 16
 
-    def take_over(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> Save:
+    def take_over(self, identity: CursorIdentity, found: RecoveredCursor, deadline: Deadline) -> Save:
         lineage = identity.lineage(self.session, found.version + 1, 0)
         found.state.dirty_ledgers.clear()
-        return self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
+        return self.prepare(identity, found.state, found.saved or SavedCursor(lineage), lineage, deadline)
 
 
 def _damaged(rng: random.Random) -> tuple[MemoryStateLog, CursorIdentity, CursorState, CommittedOffset]:
     """What a process left that owned a cursor twice, before the log was compacted."""
     log, store, identity, owned = _with_segments()
     store = _StoreOfBefore(log)
-    owned, save = taken_over(store, identity, Recovered(owned.cursor, None, "start"))
+    owned, save = taken_over(store, identity, RecoveredCursor(owned.cursor, None, "start"))
     for takeover in range(2):
         for _ in range(3):
             store.clean(identity, owned.save_accepted(save), DEADLINE)

@@ -8,7 +8,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments, SegmentName, orphans
-from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.segments import MARKER_SEGMENT, CursorSegments
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -75,14 +75,14 @@ def test_what_the_commit_and_the_checkpoint_refer_to_is_no_orphan_nor_is_a_save_
     store, state, own = CursorStore(log), CursorState(0, 10), b"s" * 16
     state.acknowledge(list(range(1, 6000, 2)))
     saves: list[Save] = []
-    saved = Saved(identity.lineage(own, 1, 0))
+    saved = SavedCursor(identity.lineage(own, 1, 0))
     for number in range(1, 5):
         state.acknowledge([100 * number])
         saves.append(store.prepare(identity, state, saved, identity.lineage(own, 1, number), DEADLINE))
         saved = saves[-1].saved
         state.dirty_ledgers.clear()
     lineage = identity.lineage(b"x" * 16, 1, 9)
-    store.prepare(identity, state, Saved(lineage), lineage, DEADLINE)  # somebody else's, who came to nothing
+    store.prepare(identity, state, SavedCursor(lineage), lineage, DEADLINE)  # somebody else's, who came to nothing
     found, partition = FoundSegments(before_ms=10**15), CURSORS.partition_for(identity.topic)
     for batch in log.read(CURSORS, partition, 0, log.end_offset(CURSORS, partition, DEADLINE), DEADLINE):
         for record in batch:

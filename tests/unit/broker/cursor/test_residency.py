@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.budget import MIN_BYTES, HoleBudget, Residency
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.memory_log import MemoryStateLog
@@ -29,7 +29,7 @@ class Cursor:
     def __init__(self, budget: HoleBudget) -> None:
         self.store = CursorStore(MemoryStateLog())
         self.state = CursorState(0, IDENTITY.entries_per_ledger)
-        self.saved = Saved(IDENTITY.lineage(b"s" * 16, 1, 0))
+        self.saved = SavedCursor(IDENTITY.lineage(b"s" * 16, 1, 0))
         self.residency = Residency(budget)
         self.state.loader = lambda indexes: self.store.loader(IDENTITY, self.saved)(indexes)
         self._saves = 0
@@ -113,7 +113,7 @@ def test_a_marker_of_any_size_is_saved_in_pages(monkeypatch: pytest.MonkeyPatch)
     state = CursorState(0, 10)
     state.acknowledge(list(range(1, 100_000, 2)))
     lineage = identity.lineage(b"s" * 16, 1, 0)
-    save = store.prepare(identity, state, Saved(lineage), lineage, DEADLINE)
+    save = store.prepare(identity, state, SavedCursor(lineage), lineage, DEADLINE)
     assert save.saved.marker is not None
     assert save.saved.marker.pages > 5
     found = store.recover(identity, save.commit, None, 0, DEADLINE)
@@ -142,7 +142,7 @@ def test_a_ledger_of_batches_that_exceeds_a_record_is_saved_in_parts() -> None:
     rng = random.Random(5)
     state.acknowledge_batches({offset: BatchAckSet(1000, rng.getrandbits(1000)) for offset in range(50_000)})
     lineage = IDENTITY.lineage(b"s" * 16, 1, 0)
-    save = store.prepare(IDENTITY, state, Saved(lineage), lineage, DEADLINE)
+    save = store.prepare(IDENTITY, state, SavedCursor(lineage), lineage, DEADLINE)
     assert len(save.saved.segments[0].parts) > 6
     assert save.saved.segments[0].summary.batches == 50_000
     found = store.recover(IDENTITY, save.commit, None, 0, DEADLINE)

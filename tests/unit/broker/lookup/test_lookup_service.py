@@ -16,7 +16,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
-from pulsar_on_kafka.base.http_server import Guard, HttpServer, read_token
+from pulsar_on_kafka.base.http_server import HttpGuard, HttpServer, read_token
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.broker.lookup.listeners import Asker, url_for
 from pulsar_on_kafka.broker.lookup.tenant_locations import FileDirectory, LookupFailed, TenantPlace, decode_place
@@ -302,7 +302,7 @@ def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_
         lambda deadline: ADDRESSES,
         SystemClock(),
     )
-    guard = Guard(str(identity.certificate), str(identity.key), "secret")
+    guard = HttpGuard(str(identity.certificate), str(identity.key), "secret")
     server = HttpServer("127.0.0.1", 0, LookupAnswers(followed, Clusters()), guard)
     address, soon = f"127.0.0.1:{server.port}", Deadline.after(20)
     try:
@@ -322,7 +322,7 @@ def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_
 
 def test_what_guards_a_service_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="is no PEM file"):
-        Guard(str(tmp_path / "none.pem")).context()
+        HttpGuard(str(tmp_path / "none.pem")).context()
     with pytest.raises(InvalidOption, match="cannot be read"):
         read_token(str(tmp_path / "none"))
     empty = tmp_path / "empty"

@@ -11,7 +11,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.reentry import Callbacks
-from pulsar_on_kafka.broker.publishing.batches import Batch, BatchesInFlight
+from pulsar_on_kafka.broker.publishing.batches import BatchesInFlight, OutgoingBatch
 from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, PartitionOut, SendsInFlight, Ticket
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -144,7 +144,7 @@ def test_what_is_sent_later_and_answered_earlier_does_not_count() -> None:
 
 def test_batches_are_waited_for_one_by_one() -> None:
     flight = BatchesInFlight(100, Reports(), lambda error, callback: None)  # type: ignore[arg-type]
-    first, later = (Batch(flight, ORIGIN, partition, 0) for partition in (0, 1))
+    first, later = (OutgoingBatch(flight, ORIGIN, partition, 0) for partition in (0, 1))
     for batch in (first, later):
         batch.payloads, batch.callbacks = [b"x", b"y"], [None, None]
         flight.taken += 2
@@ -161,7 +161,7 @@ def test_batches_are_waited_for_one_by_one() -> None:
 
 def test_no_sender_waits_for_the_callbacks_of_a_batch_without_any() -> None:
     flight = BatchesInFlight(100, Reports(), lambda error, callback: None)  # type: ignore[arg-type]
-    batch = Batch(flight, ORIGIN, 0, 0)
+    batch = OutgoingBatch(flight, ORIGIN, 0, 0)
     batch.payloads, batch.callbacks = [b"x"], [None]
     flight.outstanding.add(batch)
     waiting: list[bool] = []

@@ -11,7 +11,7 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Fenced
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.progress import Progress
 from pulsar_on_kafka.broker.replication_state.progress_heads import Subject
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog, ProgressWriter
@@ -46,7 +46,7 @@ def log() -> MemoryStateLog:
 def holes(seed: int, blocks: int) -> Progress:
     """More than a head has room for, in each block."""
     generator = random.Random(seed)
-    own, copies = Acks(BLOCK, 1000), Acks(BLOCK)
+    own, copies = ReplicatedAcks(BLOCK, 1000), ReplicatedAcks(BLOCK)
     for block in range(blocks):
         own.add(block * BLOCK, BitMap(generator.sample(range(2000, BLOCK), 3000)))
     copies.add(7, BitMap(range(0, 100, 3)))

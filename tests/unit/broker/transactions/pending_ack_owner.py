@@ -11,7 +11,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import (
+    PendingAckAnswer,
+    PendingAcks,
+    SettledAck,
+)
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -91,7 +95,7 @@ class CursorOwner:
         if answer.failure is not None:
             raise answer.failure
 
-    def settle(self) -> list[Settled]:
+    def settle(self) -> list[SettledAck]:
         self.round()
         return self.acks.settle(self.cursor)
 

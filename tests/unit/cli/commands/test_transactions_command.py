@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
+from pulsar_on_kafka.broker.transactions.buffer.verify import BufferFinding
 from pulsar_on_kafka.cli.commands.transactions import MEANINGS
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.values.texts import duration_text, parse_duration, ranges_text
@@ -33,7 +33,7 @@ def test_coordinators_count_from_0() -> None:
 
 
 def test_every_finding_has_a_meaning() -> None:
-    assert set(MEANINGS) == set(Finding)
+    assert set(MEANINGS) == set(BufferFinding)
 
 
 @pytest.mark.parametrize(

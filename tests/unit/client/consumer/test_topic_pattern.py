@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
+from pulsar_on_kafka.client.consumer.consumer_opening import NamespacePattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
@@ -15,7 +15,7 @@ TOPICS = [P + "x-a", P + "x-b", P + "x-new", "persistent://other/ns/x-a", "non-p
 
 
 def matching(pattern: str, mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly) -> list[str]:
-    found = TopicPattern.of(re.compile(pattern), mode).matching(TOPICS)
+    found = NamespacePattern.of(re.compile(pattern), mode).matching(TOPICS)
     return [name.rpartition("default/")[2] if mode is RegexSubscriptionMode.PersistentOnly else name for name in found]
 
 
@@ -47,12 +47,12 @@ def test_the_mode_chooses_the_domain() -> None:
 
 def test_the_namespace_is_written_out() -> None:
     with pytest.raises(InvalidTopicName):
-        TopicPattern.of(re.compile("persistent://public/.*/x"), RegexSubscriptionMode.PersistentOnly)
-    named = TopicPattern.of(re.compile("persistent://other/ns/.*"), RegexSubscriptionMode.PersistentOnly)
+        NamespacePattern.of(re.compile("persistent://public/.*/x"), RegexSubscriptionMode.PersistentOnly)
+    named = NamespacePattern.of(re.compile("persistent://other/ns/.*"), RegexSubscriptionMode.PersistentOnly)
     assert named.namespace == "other/ns"
 
 
 def test_flags_of_the_pattern_count() -> None:
-    assert TopicPattern.of(re.compile(P + "X-A", re.IGNORECASE), RegexSubscriptionMode.PersistentOnly).matching(
+    assert NamespacePattern.of(re.compile(P + "X-A", re.IGNORECASE), RegexSubscriptionMode.PersistentOnly).matching(
         TOPICS
     ) == [P + "x-a"]

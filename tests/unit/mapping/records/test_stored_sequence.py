@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.broker.publishing.batches import Batch
+from pulsar_on_kafka.broker.publishing.batches import OutgoingBatch
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import BatchInfo, decode_headers
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
@@ -47,7 +47,7 @@ def test_what_cannot_be_read_is_corrupt(odd: tuple[str, bytes]) -> None:
 
 def test_a_batch_whose_ids_do_not_count_up_says_its_highest() -> None:
     nothing: Any = None  # nothing is sent
-    batch = Batch(nothing, nothing, 0, 4)
+    batch = OutgoingBatch(nothing, nothing, 0, 4)
     for sequence in (4, 5, 9, 8):
         batch.payloads.append(b"x")
         if sequence != batch.first_sequence + len(batch.payloads) - 1:
@@ -61,7 +61,7 @@ def test_a_batch_whose_ids_do_not_count_up_says_its_highest() -> None:
 
 def test_a_regular_batch_says_it_by_its_first_id_and_its_number() -> None:
     nothing: Any = None  # nothing is sent
-    batch = Batch(nothing, nothing, 0, 4)
+    batch = OutgoingBatch(nothing, nothing, 0, 4)
     batch.payloads += [b"x", b"y"]
     assert batch.sequence_ids() == range(4, 6)
     assert HIGHEST_SEQUENCE not in dict(batch.record()[2])

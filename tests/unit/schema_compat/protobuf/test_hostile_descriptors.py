@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka_schema_compat.protobuf.descriptors import Message
+from pulsar_on_kafka_schema_compat.protobuf.descriptors import ProtobufMessage
 from pulsar_on_kafka_schema_compat.protobuf.protobuf_checker import read_protobuf_native
 from tests.unit.schema_compat.protobuf.protobuf_files import definition
 
@@ -46,7 +46,7 @@ def a_file(*more: bytes, message: bytes = b"", name: bytes = NAME) -> bytes:
     return blob(1, blob(1, name), PACKAGE, *more, blob(4, blob(1, b"Order"), message or a_field()))
 
 
-def read(data: bytes) -> Message:
+def read(data: bytes) -> ProtobufMessage:
     return read_protobuf_native(definition(data).schema)
 
 

@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments
-from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
@@ -114,7 +114,7 @@ class Cluster:
         state = CursorState(0, self.identity.entries_per_ledger)
         state.acknowledge([offset for offset in range(1, acked) if offset % 3])
         lineage = self.identity.lineage(session, 1, number)
-        found = self.store.prepare(self.identity, state, last.saved if last else Saved(lineage), lineage, NEVER)
+        found = self.store.prepare(self.identity, state, last.saved if last else SavedCursor(lineage), lineage, NEVER)
         if commit:
             self.commit = found.commit
         return found

@@ -11,8 +11,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
-from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages
 from pulsar_on_kafka.service.replication.copying import Copying
 from pulsar_on_kafka.service.replication.partition_copier import Lane, ReplicationCursor
 from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
@@ -79,8 +79,8 @@ class RefusingTheSecond(Sending):
         super().produce(*record)
 
 
-def lane_at(copied: Copied) -> Lane:
-    cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"))
+def lane_at(copied: CopiedMessages) -> Lane:
+    cursor = ReplicationCursor(IDENTITY, RecoveredCursor(CursorState(0, 100), None, "start"))
     lane = Lane(0, cursor, "k", lambda _: (), lambda _: cast("Any", None))
     lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda **_: None), copied)
     return lane
@@ -92,43 +92,48 @@ def send(lane: Lane, sending: Sending, *offsets: int) -> None:
 
 
 def test_what_is_done_ends_before_the_first_that_is_under_way() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 50))
     send(lane, sending, 0)
     send(lane, sending, 1, 5)
-    assert lane.done_upto() == Copied(-1, 50)
+    assert lane.done_upto() == CopiedMessages(-1, 50)
     sending.report(60)
-    assert lane.done_upto() == Copied(0, 61)
+    assert lane.done_upto() == CopiedMessages(0, 61)
     sending.report(61)
-    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(0, 61), 2, 20)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (CopiedMessages(0, 61), 2, 20)
     sending.report(70)
-    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(5, 71), 0, 0)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (CopiedMessages(5, 71), 0, 0)
 
 
 def test_many_at_once_are_done_step_by_step() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 0))
     send(lane, sending, *range(120))
     done = []
     for place in range(120):
         sending.report(place)
         done.append(lane.done_upto())
-    reached = [Copied(-1, 0)] * 49 + [Copied(49, 50)] * 50 + [Copied(99, 100)] * 20 + [Copied(119, 120)]
+    reached = (
+        [CopiedMessages(-1, 0)] * 49
+        + [CopiedMessages(49, 50)] * 50
+        + [CopiedMessages(99, 100)] * 20
+        + [CopiedMessages(119, 120)]
+    )
     assert (done, lane.copies.records, lane.copies.bytes) == (reached, 0, 0)
 
 
 def test_what_a_former_owner_copied_is_passed_over_and_found_again_by_the_next_one() -> None:
-    sending, lane = Sending(), lane_at(Copied(2, 50, BitMap64([4, 6])))
+    sending, lane = Sending(), lane_at(CopiedMessages(2, 50, BitMap64([4, 6])))
     assert lane.read_position == 3
     send(lane, sending, 3, 4, 5)
     assert len(sending.under_way) == 2
     sending.report(80)
     sending.report(81)
-    assert lane.done_upto() == Copied(5, 50)  # the copy of 6 lies below 80
+    assert lane.done_upto() == CopiedMessages(5, 50)  # the copy of 6 lies below 80
     send(lane, sending, 6, 7)
-    assert lane.done_upto() == Copied(6, 82)
+    assert lane.done_upto() == CopiedMessages(6, 82)
 
 
 def test_after_a_failure_nothing_more_counts() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 0))
     for offset in range(3):
         send(lane, sending, offset)
     sending.report(0)
@@ -139,18 +144,18 @@ def test_after_a_failure_nothing_more_counts() -> None:
 
 @pytest.mark.parametrize("failed", range(3))
 def test_one_of_a_step_that_fails_fails_the_step(failed: int) -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 0))
     send(lane, sending, 0)
     send(lane, sending, 1, 2, 3)
     sending.report(0)
     for number in range(3):
         sending.report(-1 if number == failed else 1 + number, KafkaError(10) if number == failed else None)
-    assert (lane.copies.failure.code(), lane.done_upto(), lane.copies.records) == (10, Copied(0, 1), 3)
+    assert (lane.copies.failure.code(), lane.done_upto(), lane.copies.records) == (10, CopiedMessages(0, 1), 3)
 
 
 def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -> None:
     """The target's registry is away when the second of three records is met, which a transaction held up before."""
-    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 50))
     lane.read_position = 9
 
     def version(_header: bytes) -> bytes:
@@ -161,21 +166,21 @@ def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -
     with pytest.raises(errors.ConnectFailed):
         lane.send(records, cast("Any", sending))
     sending.report(60)
-    assert (lane.done_upto(), lane.copies.records) == (Copied(3, 61), 0)
+    assert (lane.done_upto(), lane.copies.records) == (CopiedMessages(3, 61), 0)
 
 
 def test_what_the_producer_refuses_is_neither_done_nor_under_way() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 50))
     send(lane, sending, 0)
     sending.refuses = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     with pytest.raises(errors.RecordTooLarge, match="copying offset 1 to k-0"):
         send(lane, sending, 1, 2)
     sending.report(60)
-    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(0, 61), 0, 0)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (CopiedMessages(0, 61), 0, 0)
 
 
 def test_of_a_step_that_is_refused_in_the_middle_nothing_is_done_and_the_rest_stays_under_way() -> None:
-    sending, lane = RefusingTheSecond(), lane_at(Copied(-1, 50))
+    sending, lane = RefusingTheSecond(), lane_at(CopiedMessages(-1, 50))
     with pytest.raises(errors.RecordTooLarge, match="copying offset 4 to k-0"):
         send(lane, sending, 3, 4, 5)
     sending.report(60)
@@ -183,25 +188,25 @@ def test_of_a_step_that_is_refused_in_the_middle_nothing_is_done_and_the_rest_st
 
 
 def test_a_full_queue_is_waited_for() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 50))
     sending.refuses = BufferError("full")
     send(lane, sending, 0, 1)
     assert (lane.copies.records, len(sending.under_way)) == (2, 2)
 
 
 def test_a_report_without_a_place_leaves_where_later_copies_are_looked_for() -> None:
-    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending, lane = Sending(), lane_at(CopiedMessages(-1, 50))
     send(lane, sending, 0)
     send(lane, sending, 1)
     sending.report(-1001)
-    assert lane.done_upto() == Copied(0, 50)
+    assert lane.done_upto() == CopiedMessages(0, 50)
     sending.report(61)
-    assert lane.done_upto() == Copied(1, 62)
+    assert lane.done_upto() == CopiedMessages(1, 62)
 
 
 def test_epochs_grow_with_owners_and_with_lives_of_the_subscription() -> None:
     def epoch(version: int, life: int) -> int:
         identity = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, life, 100)
-        return ReplicationCursor(identity, Recovered(CursorState(0, 100), None, "start", version)).epoch
+        return ReplicationCursor(identity, RecoveredCursor(CursorState(0, 100), None, "start", version)).epoch
 
     assert epoch(0, 1) < epoch(1, 1) < epoch(2**31, 1) < epoch(0, 2)

@@ -50,7 +50,7 @@ class Applicant:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class ProducerAdmission:
     """The claims with the applicant's among them, its own one, who was thrown out for it, and the topic epoch of one
     that is exclusive (0 otherwise)."""
 
@@ -60,7 +60,9 @@ class Admission:
     topic_epoch: int = 0
 
 
-def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]) -> Admission:
+def admit(
+    claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]
+) -> ProducerAdmission:
     """Let `applicant` in beside, or instead of, those who live; the dead ones' claims go. Producers of different
     partitions have nothing to do with each other.
 
@@ -95,7 +97,7 @@ def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, Pr
         if applicant.own_epoch:
             claims = replace(claims, epoch=claims.epoch + 1)
     own = ProducerClaim(applicant.session, applicant.process, applicant.deadline_ms, applicant.exclusive, claims.epoch)
-    return Admission(replace(claims, claims={**living, applicant.name: own}), own, displaced, topic_epoch)
+    return ProducerAdmission(replace(claims, claims={**living, applicant.name: own}), own, displaced, topic_epoch)
 
 
 def _last_topic_epoch(claims: ProducerClaims, applicant: Applicant) -> int:

@@ -22,8 +22,8 @@ from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.broker.metadata.producers.admission import (
     AccessMode,
-    Admission,
     Applicant,
+    ProducerAdmission,
     admit,
     dismiss,
     renewed,
@@ -205,7 +205,7 @@ class ProducerRegistry:
             joined = Membership(self, place, incarnation, claimed, beside[0].claim)
             beside.append(joined)
             return joined, []
-        admission: list[Admission] = []
+        admission: list[ProducerAdmission] = []
 
         def admitted(current: Versioned | None) -> bytes | None:
             claims = claims_in(topic, None if current is None else decode_claims(current.value))

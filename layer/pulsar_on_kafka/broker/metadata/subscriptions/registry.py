@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import (
     CLAIM_MS,
     LEAVING_S,
     Claimant,
-    Groups,
+    GroupMembersAdmin,
     Occupants,
     served_otherwise,
 )
@@ -55,7 +55,7 @@ _MARK: Final = b'"replicated":true'
 SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(SubscriptionKey)
 
 
-class GroupsAndLogs(Groups, Protocol):
+class GroupsAndLogs(GroupMembersAdmin, Protocol):
     """The calls of `KafkaAdmin` that a registry of subscriptions uses."""
 
     def delete_group(self, group_id: str, deadline: Deadline) -> bool: ...

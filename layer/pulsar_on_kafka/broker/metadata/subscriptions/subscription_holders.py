@@ -41,7 +41,7 @@ class Claimant:
     consumer_name: str
 
 
-class Groups(Protocol):
+class GroupMembersAdmin(Protocol):
     """The calls of `KafkaAdmin` that tell a group's members."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
@@ -50,7 +50,7 @@ class Groups(Protocol):
 class Occupants:
     """Thread-safe."""
 
-    def __init__(self, groups: Groups, clock: Clock, leaving_s: float) -> None:
+    def __init__(self, groups: GroupMembersAdmin, clock: Clock, leaving_s: float) -> None:
         """`leaving_s`: how long those are waited for who find our record in their way and leave by themselves."""
         self._groups = groups
         self._clock = clock

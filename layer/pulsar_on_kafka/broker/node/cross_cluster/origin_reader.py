@@ -9,7 +9,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange
 from pulsar_on_kafka.broker.metadata.topics import Topic
-from pulsar_on_kafka.broker.replication_state.origin_index import Copied, OriginIndex, copied, is_marker
+from pulsar_on_kafka.broker.replication_state.origin_index import CopiedOriginal, OriginIndex, copied, is_marker
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
@@ -21,7 +21,7 @@ _log: Final = logging.getLogger(__name__)
 AT_ONCE: Final = 200_000
 """Records of one partition that are read in one go."""
 
-Seen = Callable[[Topic, int, Any, list[tuple[str, bytes | None]], Copied | None], None]
+Seen = Callable[[Topic, int, Any, list[tuple[str, bytes | None]], CopiedOriginal | None], None]
 """Is told of each message when it is first read: its topic and partition, the record, its headers, and what it is the
 copy of. Not of markers, nor of copies that do not count."""
 

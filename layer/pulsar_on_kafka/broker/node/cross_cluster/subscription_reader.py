@@ -8,7 +8,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import AT_ONCE, OriginReading, Seen
@@ -118,10 +118,10 @@ class SideReading:
             deadline.check(f"{topic.name} to be read")
 
 
-def _saved_now(node: Node, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
+def _saved_now(node: Node, subscription: Subscription, deadline: Deadline) -> dict[int, RecoveredCursor]:
     node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
     return node.memberships.cursors.read(subscription, deadline)
 
 
-def _sides(cursors: Mapping[int, Recovered], log: LogRead) -> dict[int, SubscriptionSide]:
+def _sides(cursors: Mapping[int, RecoveredCursor], log: LogRead) -> dict[int, SubscriptionSide]:
     return {p: SubscriptionSide(log.origin, cursor.state, log.indexes[p], log.ends[p]) for p, cursor in cursors.items()}

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.worker import side_by_side
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_reader import CursorsOf, SideReading
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison, compare
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import carried, joined
 from pulsar_on_kafka.broker.replication_state.progress import (
@@ -143,7 +143,7 @@ def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, Subsc
     return found
 
 
-def _missing(ours: SubscriptionSide, side: SubscriptionSide) -> Acks:
+def _missing(ours: SubscriptionSide, side: SubscriptionSide) -> ReplicatedAcks:
     """Of what `ours` says, what `side` has not acknowledged, and what is no message there."""
     left = without_acknowledged(take_over(side, said(ours), {}), side.cursor)
     left.join(without_message(side))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.deduplication.journal import Recovered
+from pulsar_on_kafka.broker.deduplication.journal import RecoveredSequence
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.metadata.record_limits import COPIES
 from pulsar_on_kafka.broker.metadata.topics import Topic
@@ -33,7 +33,7 @@ _USE: Final = "replication"
 
 
 @dataclass(slots=True)
-class Copied:
+class CopiedMessages:
     """The copies that the target has: everything up to the source offset `highest`, and beyond it the offsets in
     `present`. Copies of what is above `highest` lie at target offset `upto` or behind."""
 
@@ -43,7 +43,7 @@ class Copied:
 
 
 class Target:
-    """For one thread at a time. Memory: `Copied.present`, of what was copied since the last snapshot."""
+    """For one thread at a time. Memory: `CopiedMessages.present`, of what was copied since the last snapshot."""
 
     def __init__(self, node: Node, topic: Topic, origin: str, incarnation: int, compression: str) -> None:
         """`incarnation`: the life of the topic that is copied."""
@@ -58,7 +58,7 @@ class Target:
         """Shared by all that is copied to the cluster. It gives nothing up by itself, so a partition's order holds."""
         return self.node.producer(self._compression, 0, _USE)
 
-    def take_over(self, partition: int, epoch: int, deadline: Deadline) -> Copied:
+    def take_over(self, partition: int, epoch: int, deadline: Deadline) -> CopiedMessages:
         """What is there of the partition; on record for this epoch when it returns. Nothing that owners of lower epochs
         append from then on counts.
 
@@ -71,11 +71,11 @@ class Target:
         before = known[max(known)] if known else None
         if before is None:
             ends = journal.ends(topic, [partition], deadline)
-            copied = Copied(-1, ends[partition])
+            copied = CopiedMessages(-1, ends[partition])
         elif before.final:
-            copied = Copied(before.highest, before.upto)
+            copied = CopiedMessages(before.highest, before.upto)
         else:
-            copied = Copied(before.highest, before.upto)
+            copied = CopiedMessages(before.highest, before.upto)
             end = self.node.producers.take_overs.begin(
                 topic,
                 self._origin,
@@ -93,16 +93,16 @@ class Target:
         )  # fmt: skip
         return copied
 
-    def save(self, partition: int, epoch: int, copied: Copied, deadline: Deadline, *, final: bool) -> None:
+    def save(self, partition: int, epoch: int, copied: CopiedMessages, deadline: Deadline, *, final: bool) -> None:
         """Put a snapshot on record. `final`: nothing of this owner is under way, nor will be."""
-        snapshot = Recovered(copied.highest, copied.upto)
+        snapshot = RecoveredSequence(copied.highest, copied.upto)
         self.node.sequences.save(self.topic, self._name, epoch, {partition: snapshot}, deadline, final=final)
 
     def _append_marker(self, partition: int, epoch: int, deadline: Deadline) -> int:
         topic, headers = self.topic.kafka_topic, take_over_marker(self._origin, epoch)
         return self.producer().append(topic, partition, None, None, deadline, headers)
 
-    def _read(self, partition: int, copied: Copied, end: int, deadline: Deadline) -> None:
+    def _read(self, partition: int, copied: CopiedMessages, end: int, deadline: Deadline) -> None:
         """Find the copies in [copied.upto, end) that count."""
         topic = self.topic
         log_start = self.node.fetcher.log_start(topic.kafka_topic, partition, deadline)

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
-from pulsar_on_kafka.broker.subscriptions.partition.isolation import Place
+from pulsar_on_kafka.broker.subscriptions.partition.isolation import ProcessLoad
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
@@ -197,7 +197,7 @@ class DeliveryCounting:
                 owned.guard = None
 
     def admit(
-        self, owned: OwnedPartition, lowest: list[int], place: Place | None = None, *, in_order: bool = True
+        self, owned: OwnedPartition, lowest: list[int], place: ProcessLoad | None = None, *, in_order: bool = True
     ) -> list[int]:
         """Of these, in order, the ones that may be delivered again now (`DeliveryGuard.admit`); all of them without a
         guard. `place`: to this process."""
@@ -217,7 +217,7 @@ class DeliveryCounting:
         """The processes whose consumers get messages, this one first: '' and the others' names."""
         return sorted({endpoint.node for endpoint in self._endpoints if not endpoint.closed})
 
-    def place(self, owned: OwnedPartition, node: str, *, new: bool) -> Place:
+    def place(self, owned: OwnedPartition, node: str, *, new: bool) -> ProcessLoad:
         """One of these, as far as suspects are concerned. Its guard is there.
 
         Suspects go alone to this process, as it sees their acknowledgements at once; to others, which report them some
@@ -228,7 +228,7 @@ class DeliveryCounting:
         out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
         here = any(not endpoint.is_remote and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
         isolates = self._by_slot or not node or not here or guard is None or guard.is_stalled("")
-        return Place(node, out, isolates, new, self._clock.monotonic())
+        return ProcessLoad(node, out, isolates, new, self._clock.monotonic())
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
         """The consumer is gone. What it put off still waits for its time where deliveries are

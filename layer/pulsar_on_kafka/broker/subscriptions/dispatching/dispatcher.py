@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import del
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known, joint_rules
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DEFAULT_MAX_UNACKED, Endpoint
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
@@ -65,7 +65,7 @@ class Dispatcher:
         self._endpoints = endpoints
         self._nacks = NegativeAcks()
         self._round_robin = RoundRobin()
-        self.looking = OpenTransactions(f"subscription={handle}", handle.buffer, clock)
+        self.looking = TransactionWaits(f"subscription={handle}", handle.buffer, clock)
         self._read_again = RedeliveryReads(handle.kafka_topic, fetcher, self.looking, handle.incarnation)
         self._reading_ahead = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
         self._dead_lettering = DeadLettering(clock, endpoints)

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import MAX_REREAD_BYTES
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import look_over_any
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 
@@ -39,7 +39,7 @@ class RedeliveryReads:
     """Memory: for each partition with suspects 1 MiB of records that were read on the way and are wanted soon."""
 
     def __init__(
-        self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions, incarnation: IncarnationCheck
+        self, kafka_topic: str, fetcher: Fetcher, looking: TransactionWaits, incarnation: IncarnationCheck
     ) -> None:
         self._kafka_topic = kafka_topic
         self._incarnation = incarnation

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.broker.subscriptions.partition.partition_options import AcknowledgedElsewhere
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import RemoteAckSource
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
 from pulsar_on_kafka.broker.transactions.records.views import BufferAccess
@@ -68,7 +68,7 @@ class SubscriptionHandle(Protocol):
     def compacted(self, partition: int) -> CompactedRange | None:
         """For compacted reading: what is delivered. What is left out counts as acknowledged."""
 
-    def acknowledged_elsewhere(self, partition: int) -> AcknowledgedElsewhere | None:
+    def acknowledged_elsewhere(self, partition: int) -> RemoteAckSource | None:
         """For a partition of a replicated subscription: what is left out."""
 
     def ended(self) -> None:

@@ -20,7 +20,7 @@ _MAX_REPORTED: Final = 1000
 
 
 @dataclass(slots=True)
-class Acks:
+class LeasedAcks:
     """Acknowledgements of one partition: entries, and messages of batch entries."""
 
     whole: BitMap64 = field(default_factory=BitMap64)
@@ -51,7 +51,7 @@ class _Unheard:
 
     first: int
     last: int
-    acks: Acks = field(default_factory=Acks)
+    acks: LeasedAcks = field(default_factory=LeasedAcks)
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Told:
     number: int
     first: int
     last: int
-    acks: dict[int, Acks]
+    acks: dict[int, LeasedAcks]
 
 
 class UnsavedReports:
@@ -92,9 +92,9 @@ class UnsavedReports:
 
     def written(self, number: int, offset: int, report: Report) -> None:
         """The report, which acknowledges from report `number` on, is in the log at this offset."""
-        acks: dict[int, Acks] = {}
+        acks: dict[int, LeasedAcks] = {}
         for partition in {*report.acks, *report.batch_acks}:
-            acks[partition] = Acks()
+            acks[partition] = LeasedAcks()
             acks[partition].add(report.acks.get(partition, ()), report.batch_acks.get(partition, {}))
         if not acks:
             return
@@ -105,7 +105,7 @@ class UnsavedReports:
         newest = self._told[-1]
         newest.number, newest.last = min(newest.number, number), offset
         for partition, each in acks.items():
-            newest.acks.setdefault(partition, Acks()).add(each.whole, each.batches)
+            newest.acks.setdefault(partition, LeasedAcks()).add(each.whole, each.batches)
 
     def saved(self, partition: int, since: int, upto: int) -> None:
         """The partition's owner has saved what reports in [since, upto) acknowledge."""
@@ -131,9 +131,9 @@ class UnsavedReports:
                 told.acks.pop(partition, None)
         self._forget_saved()
 
-    def told_from(self, partition: int, offset: int) -> Acks:
+    def told_from(self, partition: int, offset: int) -> LeasedAcks:
         """What is acknowledged of it in reports at this offset and behind."""
-        found = Acks()
+        found = LeasedAcks()
         for told in reversed(self._told):
             if told.first < offset:
                 break
@@ -142,17 +142,17 @@ class UnsavedReports:
                 found.add(acks.whole, acks.batches)
         return found
 
-    def take_unheard(self, number: int) -> tuple[int, dict[int, Acks]]:
+    def take_unheard(self, number: int) -> tuple[int, dict[int, LeasedAcks]]:
         """What report `number` is to tell again, and from which report on it acknowledges then."""
         if not self._unheard:
             return number, {}
         unheard, self._unheard = self._unheard, {}
         return min(number, self._unheard_number), {partition: each.acks for partition, each in unheard.items()}
 
-    def take(self, partitions: Collection[int]) -> Acks:
+    def take(self, partitions: Collection[int]) -> LeasedAcks:
         """Their owner is this process itself now, which saves this on its own. Together, so ask for one at a time where
         it matters which."""
-        found = Acks()
+        found = LeasedAcks()
         for partition in self._unheard.keys() & partitions:
             unheard = self._unheard.pop(partition).acks
             found.add(unheard.whole, unheard.batches)
@@ -279,7 +279,7 @@ class LeaseAcks:
         acked |= BitMap64(offsets)
         self._acks[partition] = acked
 
-    def tell_again(self, partition: int, acks: Acks) -> None:
+    def tell_again(self, partition: int, acks: LeasedAcks) -> None:
         self._acknowledge(partition, acks.whole)
         if acks.batches:
             batches = self._batch_acks.setdefault(partition, {})
@@ -297,7 +297,7 @@ class LeaseAcks:
         nacks, self._nacks = _split(self._nacks)
         return acks, batches, nacks
 
-    def add_untold(self, number: int, report: Report | None, found: Acks) -> None:
+    def add_untold(self, number: int, report: Report | None, found: LeasedAcks) -> None:
         """To `found`, what is acknowledged of a partition here and in this report."""
         found.add(self._acks.get(number, BitMap64()), self._batch_acks.get(number, {}))
         if report is not None:

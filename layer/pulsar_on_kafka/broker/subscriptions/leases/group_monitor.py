@@ -20,7 +20,7 @@ _LOOK_WHILE_ASKING_S: Final = 0.1
 _MAX_READ: Final = 1000
 
 
-class Seen(NamedTuple):
+class LiveMembers(NamedTuple):
     """The client ids of the group's live members at `asked_s` (monotonic) or after."""
 
     client_ids: Collection[str]
@@ -37,7 +37,7 @@ class GroupLooks:
         self._group = group
         self._read = read
         self._asked: tuple[Future[Collection[str]], float] | None = None
-        self._seen: Seen | None = None
+        self._seen: LiveMembers | None = None
         self._reading: Future[HeardAgain] | None = None
         self._upto = 0
         """Everything below is to be taken in before what was seen counts."""
@@ -52,7 +52,7 @@ class GroupLooks:
             self._asked = (self._group(), now_s)
             self._next_s = now_s + _LOOK_S
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> LiveMembers | None:
         """What the last look has found, once.
 
         Raises:
@@ -61,15 +61,15 @@ class GroupLooks:
         if self._asked is None or not self._asked[0].done():
             return None
         (answer, asked_s), self._asked = self._asked, None
-        return Seen(answer.result(), asked_s)
+        return LiveMembers(answer.result(), asked_s)
 
-    def hear_first(self, seen: Seen, since: int) -> None:
+    def hear_first(self, seen: LiveMembers, since: int) -> None:
         """Somebody is missed: what was `seen` counts when all that stands in the log by now, from offset `since` on, is
         taken in (`counts`)."""
         self._seen, self._upto = seen, 0
         self._reading = self._read(since, _MAX_READ)
 
-    def counts(self, taken_in: int) -> Seen | None:
+    def counts(self, taken_in: int) -> LiveMembers | None:
         """What was seen, once everything that stood in the log then is below `taken_in`.
 
         Raises:
@@ -95,7 +95,7 @@ class GroupLooks:
         return seen
 
 
-class Settled(NamedTuple):
+class SavedVersion(NamedTuple):
     """The group has saved this version of a partition, after all of these were heard."""
 
     partition: int
@@ -137,14 +137,14 @@ class LeaseClaims:
         else:
             asked.since.append(record)
 
-    def settled(self) -> list[Settled]:
+    def settled(self) -> list[SavedVersion]:
         """What the group has answered since the last call; what it could not answer it is asked again."""
         found = []
         for partition, asked in [each for each in self._asked.items() if each[1].answer.done()]:
             del self._asked[partition]
             again = asked.since
             if asked.answer.exception() is None:
-                found.append(Settled(partition, asked.answer.result(), asked.records))
+                found.append(SavedVersion(partition, asked.answer.result(), asked.records))
             else:
                 again = asked.records + asked.since
             if again:

@@ -18,7 +18,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
-from pulsar_on_kafka.broker.subscriptions.leases.acks import Acks, LeaseAcks, UnsavedReports
+from pulsar_on_kafka.broker.subscriptions.leases.acks import LeaseAcks, LeasedAcks, UnsavedReports
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, ToRead
 from pulsar_on_kafka.broker.subscriptions.leases.permits import LeasePermits
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
@@ -301,7 +301,7 @@ class Lessee:
         count."""
         self._saves.taken_in(number, upto)
 
-    def take_unsaved(self, number: int) -> tuple[Acks, dict[int, Nack]]:
+    def take_unsaved(self, number: int) -> tuple[LeasedAcks, dict[int, Nack]]:
         """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
         saved by those who owned it: for this process, which owns it now."""
         acks = self._saves.take([number])

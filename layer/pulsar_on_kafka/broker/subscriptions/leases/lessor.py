@@ -23,10 +23,10 @@ from pulsar_on_kafka.broker.cursor.identity import new_session
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.leases.members import (
     EXPIRY_S,
-    Asked,
     Expelled,
-    Member,
+    LeaseMember,
     Recalled,
+    RequestedPartition,
     SaveNotices,
     Say,
     TakeOvers,
@@ -82,7 +82,7 @@ class Lessor:
         self._say_later = say
         self.hurries = False
         """Something was said that somebody waits for."""
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, LeaseMember] = {}
         self._expelled = Expelled()
         self._take_overs = TakeOvers(client_id)
         self._saves = SaveNotices(owner, owned, self._say)
@@ -202,19 +202,19 @@ class Lessor:
             return
         self._follow(member, report, fresh)
 
-    def _admitted(self, report: Report) -> Member | None:
+    def _admitted(self, report: Report) -> LeaseMember | None:
         if report.leaving or not report.consumers or not self._owned:
             return None
         if report.heard.get(self.owner, 0) > 0 or report.member in self._expelled:
             self._say(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
             return None
-        member = Member(report.member, self.now_s, self.now_s, report.sequence - 1)
+        member = LeaseMember(report.member, self.now_s, self.now_s, report.sequence - 1)
         self._members[report.member.client_id] = member
         self._say(EVERYBODY, Welcome(self.owner, report.member))
         _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
         return member
 
-    def _follow(self, member: Member, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+    def _follow(self, member: LeaseMember, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         member.sequence = report.sequence
         member.heard_s = self.now_s
         heard = report.heard.get(self.owner, 0)
@@ -230,7 +230,7 @@ class Lessor:
         if report.leaving:
             self._drop(member, Departure.CLOSED)
 
-    def _update_consumers(self, member: Member, report: Report) -> None:
+    def _update_consumers(self, member: LeaseMember, report: Report) -> None:
         said = {consumer.number: consumer for consumer in report.consumers}
         for number in member.consumers.keys() - said.keys():
             self._dispatch.detach(member.consumers.pop(number))
@@ -241,7 +241,7 @@ class Lessor:
             if endpoint is not None:
                 endpoint.allow(consumer.limits.get(self.owner, 0))
 
-    def _attach(self, member: Member, said: RemoteConsumer) -> RemoteEndpoint | None:
+    def _attach(self, member: LeaseMember, said: RemoteConsumer) -> RemoteEndpoint | None:
         if said.number in member.refused:
             return None
 
@@ -261,7 +261,7 @@ class Lessor:
         member.consumers[said.number] = endpoint
         return endpoint
 
-    def _refuse(self, member: Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
+    def _refuse(self, member: LeaseMember, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
         for consumer, offset, delay_ms, _ in nacks:
             endpoint = member.consumers.get(consumer)
             if endpoint is None:
@@ -272,7 +272,7 @@ class Lessor:
                 # At once: the same report may say that its consumer is gone.
                 self._dispatch.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
-    def _answer(self, member: Member, number: int, report: Report) -> None:
+    def _answer(self, member: LeaseMember, number: int, report: Report) -> None:
         held = report.answers[number]
         if not self._take_overs.is_answer(number, held.version, member.id.client_id):
             return
@@ -316,7 +316,7 @@ class Lessor:
         self._say_later(partition, record)
 
     def _lend(
-        self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
+        self, member: LeaseMember, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
@@ -324,7 +324,7 @@ class Lessor:
         say = self._say if needed else self._say_later
         say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
 
-    def _recall(self, member: Member, partition: int) -> None:
+    def _recall(self, member: LeaseMember, partition: int) -> None:
         owned = self._owned.get(partition)
         if owned is None or self._members.get(member.id.client_id) is not member:
             return
@@ -346,7 +346,7 @@ class Lessor:
         gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
         return gone or self.is_asking or bool(self._silent_at(asked_s))
 
-    def _silent_at(self, moment_s: float) -> list[Member]:
+    def _silent_at(self, moment_s: float) -> list[LeaseMember]:
         return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]
 
     def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
@@ -401,7 +401,7 @@ class Lessor:
         for member in list(self._members.values()):
             self._expel(member, "what it wrote is gone from the log")
 
-    def _all_answered(self, number: int, asked: Asked) -> None:
+    def _all_answered(self, number: int, asked: RequestedPartition) -> None:
         self._take_overs.end(number)
         owned = self._owned[number]
         if not self._in_order:
@@ -411,13 +411,13 @@ class Lessor:
         if self._in_order:
             self._dispatch.take_up(owned, asked.held)
 
-    def _expel(self, member: Member, why: str, how: Departure = Departure.LOST) -> None:
+    def _expel(self, member: LeaseMember, why: str, how: Departure = Departure.LOST) -> None:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
         self._drop(member, how)
         self._expelled.add(member.id)
         self._say(EVERYBODY, Expel(self.owner, member.id, why))
 
-    def _drop(self, member: Member, how: Departure) -> None:
+    def _drop(self, member: LeaseMember, how: Departure) -> None:
         self._members.pop(member.id.client_id, None)
         for endpoint in member.consumers.values():
             self._dispatch.detach(endpoint, how)

@@ -20,7 +20,7 @@ _MAX_EXPELLED: Final = 10_000
 
 
 @dataclass(slots=True)
-class Member:
+class LeaseMember:
     """One epoch of a member. Memory: some numbers for each of its consumers, and for each partition."""
 
     id: MemberId
@@ -129,7 +129,7 @@ Recalled = Mapping[tuple[MemberId, bytes], int]
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestedPartition:
     """One such partition. `version` is that of its TAKE_OVER, `since_s` when that was written."""
 
     version: int
@@ -157,13 +157,15 @@ class TakeOvers:
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._complete: list[int] = []
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, RequestedPartition] = {}
 
     def begin(
         self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled | None = None
     ) -> None:
         """What this process holds itself it knows."""
-        self.asked[number] = Asked(version, now_s, {self._client_id}, recalled=recalled or {}, nacked=dict(nacked))
+        self.asked[number] = RequestedPartition(
+            version, now_s, {self._client_id}, recalled=recalled or {}, nacked=dict(nacked)
+        )
 
     def note_refusals(self, report: Report, partitions: Collection[int]) -> None:
         """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
@@ -204,7 +206,7 @@ class TakeOvers:
             asked.nacked.clear()
             asked.held.clear()
 
-    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, Asked]]:
+    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, RequestedPartition]]:
         """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
         for asked in self.asked.values():
             if asked.since_s <= asked_s:
@@ -216,7 +218,7 @@ class TakeOvers:
             if asked.waits_for is not None and asked.waits_for <= asked.answered
         ]
 
-    def older_than(self, since_s: float) -> list[tuple[int, Asked]]:
+    def older_than(self, since_s: float) -> list[tuple[int, RequestedPartition]]:
         return [(number, asked) for number, asked in self.asked.items() if asked.since_s < since_s]
 
     def end(self, number: int) -> None:

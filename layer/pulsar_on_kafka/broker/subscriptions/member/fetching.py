@@ -19,9 +19,9 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context impor
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.batches import report_stop
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
-from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, Gone, OutOfRange, Records
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, Gone, OutOfRange, Records
 
 _BATCH: Final = 1000
 _GROWTH: Final = 10
@@ -61,7 +61,7 @@ class PartitionReader:
         clock: Clock,
         consumer: GroupConsumer,
         owned: Mapping[int, OwnedPartition],
-        looking: OpenTransactions,
+        looking: TransactionWaits,
         has_room: Callable[[], bool],
     ) -> None:
         """`has_room`: some consumer takes messages."""
@@ -110,7 +110,7 @@ class PartitionReader:
                     came += len(records)
                     size += sum(map(len, records))
                     self._take_records(partition, records)
-                case End():
+                case EndOfLog():
                     pass
                 case Failed():
                     self._on_failure(event)

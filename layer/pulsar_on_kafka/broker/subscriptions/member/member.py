@@ -14,20 +14,20 @@ from functools import partial
 from typing import TypeVar
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.commands import Commands, outcome
+from pulsar_on_kafka.base.commands import CommandQueue, outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
-from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
+from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    Answer,
     ConsumersTold,
+    CursorReply,
     CursorTransactionRequest,
     Request,
     TellConsumers,
@@ -49,12 +49,14 @@ class SubscriptionMember:
         self._clock = services.clock
         self._owned: dict[int, OwnedPartition] = {}
         self._endpoints: list[Endpoint] = []
-        self._commands = Commands()
+        self._commands = CommandQueue()
         self._ready = threading.Event()
         self._ended = False
         self.failure: Exception | None = None
-        self._serving: Serving
-        self._join_group = partial(Serving, handle, services, self._commands, self._owned, self._endpoints, self._ready)
+        self._serving: MemberServing
+        self._join_group = partial(
+            MemberServing, handle, services, self._commands, self._owned, self._endpoints, self._ready
+        )
         self._thread: threading.Thread | None = None
 
     @property
@@ -167,7 +169,7 @@ class SubscriptionMember:
         """Return when what owners are known to have taken back is not in an inbox any more."""
         outcome(self.run(lambda: self._serving.take_in()), deadline, "messages to be taken out of inboxes")
 
-    def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[Answer | None]]:
+    def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[CursorReply | None]]:
         """Do what is asked, in pairs of partition and request, and make it durable (`OwnerRequests.execute`)."""
         return self.run(lambda: self._serving.requests.execute(requests))
 
@@ -194,7 +196,7 @@ class SubscriptionMember:
         return self.run(lambda: self._serving.stats())
 
     def ask_consumers(self, request_id: bytes, member: str, wish: TellConsumers) -> Future[ConsumersTold]:
-        """See `Serving.tell`."""
+        """See `MemberServing.tell`."""
         return self.run(lambda: self._serving.tell(request_id, member, wish))
 
     def delivered(self) -> int:
@@ -238,7 +240,7 @@ class SubscriptionMember:
         self._serving.dispatcher.attach(endpoint)
 
     def _run(self) -> None:
-        serving: Serving | None = None
+        serving: MemberServing | None = None
         try:
             self._serving = serving = self._join_group()
             serving.run()

@@ -14,7 +14,13 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, Save, Saved, UnreadableCursor, checkpoint_beside
+from pulsar_on_kafka.broker.cursor.saved_cursor import (
+    RecoveredCursor,
+    Save,
+    SavedCursor,
+    UnreadableCursor,
+    checkpoint_beside,
+)
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
@@ -179,7 +185,7 @@ class Ownership:
 
     def _recovered(
         self, number: int, commit: CommittedOffset | None, with_holes: bool, deadline: Deadline
-    ) -> Recovered:
+    ) -> RecoveredCursor:
         elsewhere = self._handle.elsewhere(number, deadline)
         found = self._store.recover(
             self._handle.identity(number),
@@ -210,7 +216,7 @@ class Ownership:
         committed = self._handle.committed(partitions, deadline)
         opened: dict[int, OwnedPartition] = {}
         saves: dict[int, Save] = {}
-        previous: dict[int, Recovered] = {}
+        previous: dict[int, RecoveredCursor] = {}
         for number in partitions:
             identity = self._handle.identity(number)
             try:
@@ -246,7 +252,7 @@ class Ownership:
         self._dispatcher.choose_active()
         return opened
 
-    def _born(self, identity: CursorIdentity, found: Recovered, save: Save, deadline: Deadline) -> OwnedPartition:
+    def _born(self, identity: CursorIdentity, found: RecoveredCursor, save: Save, deadline: Deadline) -> OwnedPartition:
         number = identity.partition
         terms = PartitionTerms(
             self._dispatcher,
@@ -258,7 +264,7 @@ class Ownership:
             self._handle.compacted(number),
             self._handle.acknowledged_elsewhere(number),
         )
-        saved = found.saved or Saved(save.saved.lineage)
+        saved = found.saved or SavedCursor(save.saved.lineage)
         return OwnedPartition(self._handle.slot(number), identity, found.state, saved, terms)
 
     def _saved(self, owned: OwnedPartition, save: Save) -> None:
@@ -266,7 +272,7 @@ class Ownership:
         if self.leasing is not None:
             self.leasing.saved(owned)
 
-    def _look_for_transactions(self, found: Recovered, identity: CursorIdentity, deadline: Deadline) -> None:
+    def _look_for_transactions(self, found: RecoveredCursor, identity: CursorIdentity, deadline: Deadline) -> None:
         """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
         asks = found.source in ("seek", "checkpoint") and not found.state.pending_acks
         if asks and self._journal.knows_of(identity.name, deadline):

@@ -21,9 +21,9 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
-    Answer,
     CloseConsumers,
     CursorLife,
+    CursorReply,
     Request,
     SaveNow,
     Seek,
@@ -52,14 +52,14 @@ class OwnerRequests:
         self._owned = owned
         self._save = save
 
-    def execute(self, requests: Sequence[tuple[int, Request]]) -> list[Answer | None]:
+    def execute(self, requests: Sequence[tuple[int, Request]]) -> list[CursorReply | None]:
         """Do what is asked of these partitions, and make it durable. An answer for each; None where this process does
         not own the partition (any more): nothing is certain then, its owner is to be asked.
 
         Raises:
             StoreError: it could not be saved; it is done in memory, and asking again saves it.
         """
-        answers: list[Answer | None] = [None] * len(requests)
+        answers: list[CursorReply | None] = [None] * len(requests)
         taken: list[tuple[int, OwnedPartition, int]] = []
         self._dispatcher.drain()
         self._open_what_is_sought(requests)
@@ -67,20 +67,20 @@ class OwnerRequests:
         for index, (partition, request) in enumerate(requests):
             unreadable = self._ownership.unreadable.get(partition)
             if unreadable is not None:
-                answers[index] = Answer(request.id, refused=unreadable)
+                answers[index] = CursorReply(request.id, refused=unreadable)
             owned = self._owned.get(partition)
             if owned is None or life_of(owned.identity) != request.life:
                 continue
             try:
                 taken.append((index, owned, self._take_in(owned, request)))
             except errors.Refused as refusal:
-                answers[index] = Answer(request.id, refused=str(refusal))
+                answers[index] = CursorReply(request.id, refused=str(refusal))
         if taken:
             self._save()
         for index, owned, result in taken:
             partition, request = requests[index]
             if self._owned.get(partition) is owned:  # no rebalance came in between
-                answers[index] = Answer(request.id, result)
+                answers[index] = CursorReply(request.id, result)
         return answers
 
     def _open_what_is_sought(self, requests: Sequence[tuple[int, Request]]) -> None:

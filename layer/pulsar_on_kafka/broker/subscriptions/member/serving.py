@@ -14,7 +14,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.commands import Commands
+from pulsar_on_kafka.base.commands import CommandQueue
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
@@ -120,14 +120,14 @@ _FINISH_S: Final = 2.0
 _MAX_REPORTED: Final = 1000
 
 
-class Serving:
+class MemberServing:
     """Joins the group when it is made. `owned` and `endpoints` are filled here and seen by the member."""
 
     def __init__(
         self,
         handle: SubscriptionHandle,
         services: MemberServices,
-        commands: Commands,
+        commands: CommandQueue,
         owned: dict[int, OwnedPartition],
         endpoints: list[Endpoint],
         assigned: threading.Event,

@@ -33,7 +33,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import has
 from pulsar_on_kafka.broker.transactions.pending_acks.log import CursorAcks
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
-from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal, Reading
+from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal, PendingAckReading
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
@@ -58,8 +58,8 @@ class _Served:
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}
         """What was asked for and not decided, by ticket."""
-        self.errand: Future[Reading] | None = None
-        self.taken_over: Reading | None = None
+        self.errand: Future[PendingAckReading] | None = None
+        self.taken_over: PendingAckReading | None = None
         """What was on record after our TAKEOVER, while the group has not confirmed that we own the partition."""
         self.acks = CursorAcks()
         """What is on record, as last read."""
@@ -186,7 +186,7 @@ class TransactionAcks:
         else:
             self._saver.save_urgently()
 
-    def _replayed(self, served: _Served, reading: Reading, saved_revision: int) -> None:
+    def _replayed(self, served: _Served, reading: PendingAckReading, saved_revision: int) -> None:
         served.taken_over = None
         try:
             served.pending.replayed(reading.acks, reading.low_waters, saved_revision)
@@ -240,7 +240,7 @@ class TransactionAcks:
         served.errand = self._journal.send(served.pending.name, records)
         served.errand.add_done_callback(lambda _: self._wake())
 
-    def _returned(self, served: _Served, errand: Future[Reading], now_s: float) -> None:
+    def _returned(self, served: _Served, errand: Future[PendingAckReading], now_s: float) -> None:
         failure = errand.exception()
         if failure is None:
             self._take(served, errand.result(), now_s)
@@ -254,7 +254,7 @@ class TransactionAcks:
         served.to_clean = True
         served.look_after(now_s, _RETRY_INTERVAL_S)
 
-    def _take(self, served: _Served, reading: Reading, now_s: float) -> None:
+    def _take(self, served: _Served, reading: PendingAckReading, now_s: float) -> None:
         if served.pending.state is State.INITIALIZING:
             served.taken_over = reading
             return
@@ -348,7 +348,7 @@ class TransactionAcks:
             self._saver.save([owned.number])
             records = [(key, None) for key in served.pending.to_clean(served.acks)]
 
-    def _wait_for(self, errand: Future[Reading], deadline: Deadline) -> None:
+    def _wait_for(self, errand: Future[PendingAckReading], deadline: Deadline) -> None:
         try:
             errand.exception(deadline.remaining_s())
         except TimeoutError as late:

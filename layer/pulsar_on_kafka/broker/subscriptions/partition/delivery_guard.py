@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.subscriptions.partition.isolation import Isolation, Place, Turn
+from pulsar_on_kafka.broker.subscriptions.partition.isolation import Isolation, ProcessLoad, ProcessTurn
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 MIN_RESERVE: Final = 100
@@ -206,7 +206,7 @@ class DeliveryGuard:
             return BitMap64(offset for offset in offsets if offset in self._delivered)
         return offsets & BitMap64(self._delivered)
 
-    def room(self, place: Place) -> int:
+    def room(self, place: ProcessLoad) -> int:
         """How many messages that were never out may go to this process, while there are suspects."""
         return self._isolation.room(place)
 
@@ -225,7 +225,7 @@ class DeliveryGuard:
         self._isolation.flowed(process, entries)
 
     def admit(
-        self, lowest: list[int], most: int | None, place: Place | None = None, *, in_order: bool = True
+        self, lowest: list[int], most: int | None, place: ProcessLoad | None = None, *, in_order: bool = True
     ) -> list[int]:
         """Of these, in order, the ones that may be delivered again now, or that are dead after `most` deliveries.
 
@@ -253,7 +253,7 @@ class DeliveryGuard:
                 admitted.append(offset)
         return admitted
 
-    def _for_place(self, lowest: list[int], most: int | None, place: Place) -> list[int]:
+    def _for_place(self, lowest: list[int], most: int | None, place: ProcessLoad) -> list[int]:
         """What this process may get of these: the dead ones, and what its turn allows."""
         self._most = most
         number, wanted = self.next_delivery, BitMap64(lowest)
@@ -262,9 +262,9 @@ class DeliveryGuard:
         waiting = lasts - BitMap64(self._isolation.alone())
         others = wanted - lasts - BitMap64(dead)
         turn = self._isolation.turn(place, lasts=bool(waiting), others=bool(others))
-        if turn is Turn.FLOW:
+        if turn is ProcessTurn.FLOW:
             return dead + self._of_the_window(others, most, self._isolation.room(place))
-        if turn is Turn.NOTHING:
+        if turn is ProcessTurn.NOTHING:
             return dead
         mine = self._isolation.alone_in(place.process)
         if mine is None:

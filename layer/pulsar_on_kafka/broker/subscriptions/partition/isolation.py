@@ -25,7 +25,7 @@ DRAIN_S: Final = 5.0
 _UNSEEN: Final = 20
 
 
-class Place(NamedTuple):
+class ProcessLoad(NamedTuple):
     """A process as it is now. `out`: entries that this owner handed to it and that are not settled; `isolates`:
     suspects may go to it alone; `new`: messages that were never out could go to it."""
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     now_s: float
 
 
-class Turn(Enum):
+class ProcessTurn(Enum):
     """What a process may get."""
 
     FLOW = "everything but suspects at their last delivery"
@@ -46,7 +46,7 @@ class Turn(Enum):
 
 @dataclass(slots=True)
 class _Ward:
-    turn: Turn = Turn.FLOW
+    turn: ProcessTurn = ProcessTurn.FLOW
     alone: int | None = None
     """The suspect that is out alone, or is to be as soon as a save counts it."""
     unseen: int = 0
@@ -77,16 +77,16 @@ class Isolation:
     def unsaved(self) -> bool:
         return any(ward.ended > ward.saved for ward in self._wards.values())
 
-    def turn(self, place: Place, *, lasts: bool, others: bool) -> Turn:
+    def turn(self, place: ProcessLoad, *, lasts: bool, others: bool) -> ProcessTurn:
         """What the process may get now. `lasts`: suspects at their last delivery wait, `others`: other entries."""
         ward = self._wards.setdefault(place.process, _Ward())
         ward.turn = self._turn(ward, place, lasts=lasts, others=others or place.new)
         return ward.turn
 
-    def _turn(self, ward: _Ward, place: Place, *, lasts: bool, others: bool) -> Turn:
+    def _turn(self, ward: _Ward, place: ProcessLoad, *, lasts: bool, others: bool) -> ProcessTurn:
         if ward.alone is not None:
-            return Turn.ALONE
-        rest = Turn.NOTHING if ward.ended > ward.saved else Turn.FLOW
+            return ProcessTurn.ALONE
+        rest = ProcessTurn.NOTHING if ward.ended > ward.saved else ProcessTurn.FLOW
         if not lasts or not place.isolates:
             ward.burst, ward.drained_to = 0, None
             return rest
@@ -94,19 +94,19 @@ class Isolation:
             return rest
         if not place.out:
             ward.drained_to, ward.stalled = None, False
-            return Turn.ALONE
+            return ProcessTurn.ALONE
         if ward.drained_to != place.out:
             ward.drained_to, ward.since_s = place.out, place.now_s
         elif place.now_s - ward.since_s >= DRAIN_S:
             ward.drained_to, ward.stalled = None, True
             ward.burst = ward.flowed = 0
             return rest
-        return Turn.NOTHING
+        return ProcessTurn.NOTHING
 
-    def room(self, place: Place) -> int:
+    def room(self, place: ProcessLoad) -> int:
         """How many entries that are not delivered alone the process may get, by its last turn."""
         ward = self._wards.get(place.process)
-        if ward is not None and ward.turn is not Turn.FLOW:
+        if ward is not None and ward.turn is not ProcessTurn.FLOW:
             return 0
         return max(0, BESIDE - place.out) if place.isolates else UNBOUNDED
 

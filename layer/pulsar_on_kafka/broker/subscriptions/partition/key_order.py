@@ -59,7 +59,7 @@ class _Parked:
         """With what was acknowledged meanwhile."""
 
 
-class Look(NamedTuple):
+class UnackedMessages(NamedTuple):
     """Unacknowledged messages, among which are all that are parked for a consumer up to and including `upto`."""
 
     offsets: list[int]
@@ -258,7 +258,9 @@ class KeyOrder(Generic[C]):
         lane.cover(found.first, found.last)
         lane.ranges_end = max(lane.ranges_end, found.last + 1)
 
-    def look(self, consumer: C, limit: int, next_unacked: int, is_acknowledged: Callable[[int], bool]) -> Look | None:
+    def look(
+        self, consumer: C, limit: int, next_unacked: int, is_acknowledged: Callable[[int], bool]
+    ) -> UnackedMessages | None:
         """Where the lowest parked messages of `consumer` may be; None where something is at hand, or nothing parked."""
         lane = self._lanes[consumer]
         if lane.at_hand or not lane.has_parked:
@@ -271,13 +273,13 @@ class KeyOrder(Generic[C]):
         offsets: list[int] = []
         for looked_at, offset in enumerate(known):
             if looked_at == _LOOKED_AT:
-                return Look(offsets, offset - 1)
+                return UnackedMessages(offsets, offset - 1)
             if is_acknowledged(offset) or (offsets and offset == offsets[-1]):
                 continue
             offsets.append(offset)
             if len(offsets) == limit:
-                return Look(offsets, offset)
-        return Look(offsets, lane.end - 1)
+                return UnackedMessages(offsets, offset)
+        return UnackedMessages(offsets, lane.end - 1)
 
     def is_parked(self, consumer: C, offset: int, slot: int) -> bool:
         """This message, of those to look at, is parked, and `consumer` may perhaps get it."""

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.cursor.budget import HoleBudget, Residency
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
-from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved, Unneeded
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor, Unneeded
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages
@@ -50,7 +50,7 @@ class OwnedPartition:
         slot: PartitionSlot,
         identity: CursorIdentity,
         cursor: CursorState,
-        saved: Saved,
+        saved: SavedCursor,
         terms: PartitionTerms | None = None,
     ) -> None:
         terms = terms or PartitionTerms()
@@ -115,7 +115,7 @@ class OwnedPartition:
         return self.cursor.next_unacked
 
     @property
-    def saved(self) -> Saved:
+    def saved(self) -> SavedCursor:
         return self.saves.saved
 
     @property

@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
 
 
-class AcknowledgedElsewhere(Protocol):
+class RemoteAckSource(Protocol):
     """Messages that consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
 
     def of(
@@ -48,7 +48,7 @@ class PartitionTerms:
     """Delayed messages wait; Exclusive and Failover deliver them at once, as Pulsar does."""
     compacted: CompactedRange | None = None
     """For compacted reading: what is delivered."""
-    elsewhere: AcknowledgedElsewhere | None = None
+    elsewhere: RemoteAckSource | None = None
     """On replicated subscriptions: what consumers in other clusters have done with."""
 
 

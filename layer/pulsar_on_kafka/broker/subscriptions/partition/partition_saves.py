@@ -18,7 +18,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved, Unneeded
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor, Unneeded
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries, Lineage
@@ -56,7 +56,7 @@ _LARGE_BYTES = 1 << 20
 class PartitionSaves:
     """Memory: references to segments that are live, or that only a checkpoint or a refused save refers to."""
 
-    def __init__(self, cursor: CursorState, saved: Saved) -> None:
+    def __init__(self, cursor: CursorState, saved: SavedCursor) -> None:
         self._cursor = cursor
         self._warned_bytes = _LARGE_BYTES // 2
         self.saved = saved

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import InvalidCursorPosition
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings, apply_to
-from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks, Settled
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks, SettledAck
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck, TxnOutcome
 
@@ -65,7 +65,7 @@ def hold(owned: OwnedPartition, ack: TxnAck) -> None:
     owned.survived(whole)
 
 
-def settle(owned: OwnedPartition, pending: PendingAcks) -> list[Settled]:
+def settle(owned: OwnedPartition, pending: PendingAcks) -> list[SettledAck]:
     """Bring outcomes to the cursor. What has to be delivered again, `deliver_again` lets come.
 
     Raises:

@@ -36,7 +36,7 @@ from pulsar_on_kafka.broker.subscriptions.records.decryption import uncompressed
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord
-from pulsar_on_kafka_mapping.records.batch_entry import Batch, decode_batch
+from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages, decode_batch
 from pulsar_on_kafka_mapping.records.message_record import BatchInfo, batch_info, is_plain
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, MARKER, PayloadFormat
 from pulsar_on_kafka_mapping.wire import single_messages
@@ -85,7 +85,7 @@ def batch_size(record: Any) -> int:
     return 0 if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE else form.messages
 
 
-def messages_in(record: Any, value: bytes, size: int) -> Batch:
+def messages_in(record: Any, value: bytes, size: int) -> EntryMessages:
     """The messages of a batch entry in whichever form it has them; `value` is its value in clear.
 
     Raises:

@@ -163,7 +163,7 @@ class TooManyIncomplete(LayerError):
     completed by the next record, so none is given up."""
 
 
-class GivenUp(NamedTuple):
+class IncompleteChunks(NamedTuple):
     """Chunks that will never be a message, and why."""
 
     uuid: str
@@ -251,7 +251,7 @@ class ChunkAssembly:
         """The last look at the log's end, until everything below that end is read."""
         self.known: dict[int, Known] = {}
         """By last offset: complete messages that are not acknowledged."""
-        self.given_up: list[GivenUp] = []
+        self.given_up: list[IncompleteChunks] = []
         """To be acknowledged by whoever reads this."""
         self.given_up_chunks = 0
         """All of them so far."""
@@ -375,7 +375,7 @@ class ChunkAssembly:
         self._give_up(uuid, self._forget(uuid).offsets(), why)
 
     def _give_up(self, uuid: str, offsets: list[int], why: str) -> None:
-        self.given_up.append(GivenUp(uuid, offsets, why))
+        self.given_up.append(IncompleteChunks(uuid, offsets, why))
         self.given_up_chunks += len(offsets)
 
     def _forget(self, uuid: str) -> _Pending:

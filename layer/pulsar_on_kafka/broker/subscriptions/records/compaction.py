@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, C
 from pulsar_on_kafka.broker.subscriptions.records.decryption import is_sealed
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord
-from pulsar_on_kafka_mapping.records.batch_entry import Batch
+from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages
 from pulsar_on_kafka_mapping.records.message_record import is_plain
 
 
@@ -121,7 +121,7 @@ class CompactedRange:
         return [record for record in records if record.offset() >= end or record.offset() in stays]
 
 
-def _columns(record: Any) -> Batch | None:
+def _columns(record: Any) -> EntryMessages | None:
     """The messages of a batch entry; None when they cannot be read."""
     value = record.value()
     if value is None or is_sealed(record):

@@ -23,7 +23,7 @@ from pulsar_on_kafka.broker.subscriptions.records.decryption import Unsealing
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka_mapping.records.batch_entry import Batch
+from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages
 from pulsar_on_kafka_mapping.records.message_record import RecordHeaders
 from pulsar_on_kafka_mapping.state.traffic import Traffic
 
@@ -152,7 +152,7 @@ class BatchEntry:
 
     __slots__ = ("columns", "headers", "size")
 
-    def __init__(self, columns: Batch, size: int) -> None:
+    def __init__(self, columns: EntryMessages, size: int) -> None:
         self.columns = columns
         self.size = size
         self.headers: RecordHeaders | None = None

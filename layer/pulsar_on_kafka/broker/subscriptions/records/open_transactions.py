@@ -39,7 +39,7 @@ class _Wait:
     interval_s: float
 
 
-class OpenTransactions:
+class TransactionWaits:
     """The waits of one member or reader for open transactions, used by its thread. Memory: some numbers for each
     partition of which something waits."""
 

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Looked, Met, look_over
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Looked, MetRecord, look_over
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -56,7 +56,7 @@ class ReadCommitted:
         self._offsets: list[int] = []
         self._records: list[Any] = []
         self._odd: list[int] = []
-        self._met: list[Met] = []
+        self._met: list[MetRecord] = []
         self._bytes = 0
         self.late: dict[TxnId, BitMap64] = {}
         """Records that came after the end of their transactions, and are to be put on record as void."""
@@ -96,7 +96,7 @@ class ReadCommitted:
             self._bytes = sum(map(len, self._records))
         return passed
 
-    def _is_held_up_still(self, come: Sequence[Met]) -> bool:
+    def _is_held_up_still(self, come: Sequence[MetRecord]) -> bool:
         """What has come holds no marker of the transaction whose record is the first that waits."""
         if not self._met or self._met[0].offset != self._offsets[0]:
             return False

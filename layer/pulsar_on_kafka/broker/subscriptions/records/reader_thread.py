@@ -16,17 +16,17 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.commands import Commands, outcome
+from pulsar_on_kafka.base.commands import CommandQueue, outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import ReadCounts
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun, affordable, messages_of
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, EntryDelivery, PartitionSlot
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records, inside
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, KafkaPartition, OutOfRange, Records, inside
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Tail:
         starts: Mapping[int, int],
         endpoint: Endpoint,
         readable: Readable,
-        looking: OpenTransactions,
+        looking: TransactionWaits,
         incarnation: IncarnationCheck,
         begun: Mapping[int, Begun] = MappingProxyType({}),
     ) -> None:
@@ -100,7 +100,7 @@ class Tail:
         """Read, and not made into messages yet."""
         self._received_bytes = 0
         self._quiet_polls = 0
-        self._commands = Commands()
+        self._commands = CommandQueue()
         self._stopping = False
         self.failure: Exception | None = None
         self._thread: threading.Thread | None = None
@@ -212,7 +212,7 @@ class Tail:
                 case Records(where, records):
                     came += len(records)
                     self._take(where.partition, records)
-                case End((_, partition), offset):
+                case EndOfLog((_, partition), offset):
                     if partition in self._positions:
                         self._unopened.append(_Run(partition, (), offset))
                 case OutOfRange((_, partition)):

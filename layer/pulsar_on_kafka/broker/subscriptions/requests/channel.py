@@ -18,8 +18,8 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    Answer,
     ConsumersTold,
+    CursorReply,
     CursorTransactionRequest,
     Request,
     decode,
@@ -142,7 +142,7 @@ class DeliveryChannel:
 
     def decoded(
         self, records: Sequence[Heard], subscription: str | None = None
-    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | Answer | ConsumersTold]]:
+    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | CursorReply | ConsumersTold]]:
         """The requests and answers among these that are about this subscription (None: any). For listeners."""
         for _, key, value in records:
             try:

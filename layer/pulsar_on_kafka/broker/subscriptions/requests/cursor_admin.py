@@ -22,7 +22,7 @@ from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks, below, pieces
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, Save, UnreadableCursor
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, Save, UnreadableCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -36,10 +36,10 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     EVERYBODY,
     Acknowledge,
     AcknowledgeUpTo,
-    Answer,
     CloseConsumers,
     ConsumersTold,
     CursorLife,
+    CursorReply,
     Request,
     SaveNow,
     Seek,
@@ -234,7 +234,7 @@ class LiveCursors:
     def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
         def heard(records: Sequence[Heard]) -> None:
             for _, found in self._channel.decoded(records, asked.subscription):
-                if isinstance(found, Answer):
+                if isinstance(found, CursorReply):
                     asked.answered(found)
 
         stack.enter_context(self._channel.listening(asked.topic, heard, deadline))
@@ -263,11 +263,11 @@ class LiveCursors:
                 if self._transactions.settle(reading, partition, deadline):
                     reading = self._idle.read(subscription, unsettled, deadline)
         for each in wanted.values():
-            asked.answered(Answer(each.id))
+            asked.answered(CursorReply(each.id))
 
     def _taken_in(
         self, subscription: Subscription, left: Mapping[int, Request], deadline: Deadline
-    ) -> Sequence[Answer]:
+    ) -> Sequence[CursorReply]:
         """A cursor that cannot be read is moved all the same by a seek, which needs nothing of it. Raises as `save`."""
         forgotten: set[int] = set()
         while True:
@@ -279,7 +279,7 @@ class LiveCursors:
                     if self._transactions.settle(reading, partition, deadline):
                         reading = self._idle.read(subscription, left, deadline, forgotten)
                 results = [
-                    Answer(left[partition].id, _take_in(cursor.state, left[partition]))
+                    CursorReply(left[partition].id, _take_in(cursor.state, left[partition]))
                     for partition, cursor in reading.cursors.items()
                 ]
                 saves = self._prepared(reading, reading.cursors, deadline)
@@ -293,7 +293,9 @@ class LiveCursors:
                 self._idle.save(reading, saves, deadline)
                 return results
 
-    def _prepared(self, reading: IdleReading, changed: Mapping[int, Recovered], deadline: Deadline) -> dict[int, Save]:
+    def _prepared(
+        self, reading: IdleReading, changed: Mapping[int, RecoveredCursor], deadline: Deadline
+    ) -> dict[int, Save]:
         """Saves of these cursors by their next version, which wait for their commits."""
         return {
             partition: self._store.take_over(reading.identity(partition), cursor, deadline)
@@ -317,10 +319,10 @@ class _Asked:
         self._requests = {
             partition: _request(subscription, subscription.life(partition), wish) for partition, wish in wishes.items()
         }
-        self._answers: dict[bytes, Answer] = {}
+        self._answers: dict[bytes, CursorReply] = {}
         self._changed = threading.Condition()
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: CursorReply) -> None:
         """Answers to others' requests are passed over."""
         with self._changed:
             if any(request.id == answer.id for request in self._requests.values()):

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.prefetched_segments import NotAtHand
 from pulsar_on_kafka.broker.cursor.saved_cursor import (
     AcceptedSave,
-    Recovered,
+    RecoveredCursor,
     Save,
     UnreadableCursor,
     checkpoint_beside,
@@ -45,7 +45,7 @@ class _Saved:
     start_offset: int
     elsewhere: CommittedOffset | None
 
-    def recover(self, store: CursorStore, deadline: Deadline, *, with_holes: bool = True) -> Recovered:
+    def recover(self, store: CursorStore, deadline: Deadline, *, with_holes: bool = True) -> RecoveredCursor:
         return store.recover(
             self.identity,
             self.commit,
@@ -68,14 +68,14 @@ class SavedCursors:
         self._checkpoints = checkpoints
         self._idle_offsets = idle_offsets
 
-    def read(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
+    def read(self, subscription: Subscription, deadline: Deadline) -> dict[int, RecoveredCursor]:
         """Raises UnreadableCursor."""
         offsets = self.offsets(subscription, deadline)
         return {p: self.recover_one(subscription, p, offsets, deadline) for p in subscription.served}
 
     def read_whole(
         self, subscription: Subscription, deadline: Deadline, partitions: Collection[int] | None = None
-    ) -> dict[int, Recovered]:
+    ) -> dict[int, RecoveredCursor]:
         """`read` with every ledger, of these partitions (None: of all). What they refer to is read together: records
         of `cursors` that lie apart take longer than thousands in a row. Memory: these records, until all is read.
 
@@ -88,7 +88,7 @@ class SavedCursors:
             if partitions is None or partition in partitions
         }
         store, segments = self._store.with_segments_at_hand()
-        found: dict[int, Recovered] = {}
+        found: dict[int, RecoveredCursor] = {}
         while True:
             for partition in [each for each in saved if each not in found]:
                 with suppress(NotAtHand):
@@ -115,7 +115,7 @@ class SavedCursors:
 
     def read_readable(
         self, subscription: Subscription, deadline: Deadline
-    ) -> tuple[dict[int, Recovered], dict[int, UnreadableCursor]]:
+    ) -> tuple[dict[int, RecoveredCursor], dict[int, UnreadableCursor]]:
         """`read` for whoever can do without holes: the cursors, and those of which what is above mark-delete cannot be
         read and is left out."""
         offsets = self.offsets(subscription, deadline)
@@ -136,7 +136,7 @@ class SavedCursors:
         deadline: Deadline,
         *,
         with_holes: bool = True,
-    ) -> Recovered:
+    ) -> RecoveredCursor:
         """The cursor of one partition by these offsets; `with_holes` as for `CursorStore.recover`. Raises
         UnreadableCursor."""
         return self._saved(subscription, partition, offsets, deadline).recover(
@@ -178,7 +178,7 @@ class SavedCursors:
             subscription.whole_group, group or subscription.group, subscription.topic.kafka_topic, partitions, deadline
         )
 
-    def forget(self, subscription: Subscription, cursors: Mapping[int, Recovered], deadline: Deadline) -> None:
+    def forget(self, subscription: Subscription, cursors: Mapping[int, RecoveredCursor], deadline: Deadline) -> None:
         """Tombstone what these cursors refer to: the subscription is gone."""
         for partition, cursor in cursors.items():
             if cursor.saved is not None:
@@ -194,7 +194,7 @@ class IdleReading:
     subscription: Subscription
     """As it is on record now: which groups save it may have changed since it was found."""
     offsets: FoundOffsets
-    cursors: dict[int, Recovered]
+    cursors: dict[int, RecoveredCursor]
 
     def identity(self, partition: int) -> CursorIdentity:
         return cursor_identity(self.subscription, partition)

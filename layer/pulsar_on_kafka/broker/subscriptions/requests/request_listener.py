@@ -17,10 +17,10 @@ from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChanne
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MAX_WAITING, refusal
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     EVERYBODY,
-    Answer,
     CloseConsumers,
     ConsumersTold,
     CursorLife,
+    CursorReply,
     CursorTransactionRequest,
     Request,
     TellConsumers,
@@ -45,7 +45,7 @@ class Answering:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pok-answers")
         self._refused = False
 
-    def write(self, answers: Sequence[tuple[DeliveryKey, Answer | ConsumersTold]]) -> None:
+    def write(self, answers: Sequence[tuple[DeliveryKey, CursorReply | ConsumersTold]]) -> None:
         records = [(k, encode_told(a) if isinstance(a, ConsumersTold) else encode_answer(a)) for k, a in answers]
         try:
             self._thread.submit(self._write, records)
@@ -83,7 +83,7 @@ class OwnerEar:
         self._waiting: set[bytes] = set()
         self._holding: set[bytes] = set()
         """Requests of transactions that are not answered."""
-        self._held: OrderedDict[bytes, Answer] = OrderedDict()
+        self._held: OrderedDict[bytes, CursorReply] = OrderedDict()
         """The last answers to such requests."""
         self._hear: Callable[[Sequence[Heard]], None] = self._heard
         channel.listen(self._topic, self._hear, patience=lambda: not member.answering_partitions())
@@ -126,7 +126,7 @@ class OwnerEar:
         def held(done: Future[None]) -> None:
             self._holding.discard(request.id)
             failure = errors.Fenced("not this owner's") if done.cancelled() else done.exception()
-            answer = Answer(request.id) if failure is None else refusal(request, failure)
+            answer = CursorReply(request.id) if failure is None else refusal(request, failure)
             if answer is None:
                 return  # its next owner is asked
             self._held[request.id] = answer
@@ -156,7 +156,7 @@ class OwnerEar:
 
         self._member.ask_consumers(request_id, self._client_id, wish).add_done_callback(told)
 
-    def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[Answer | None]]) -> None:
+    def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[CursorReply | None]]) -> None:
         """In the member's thread."""
         self._waiting.difference_update(request.id for _, request in asked)
         failure = done.exception()

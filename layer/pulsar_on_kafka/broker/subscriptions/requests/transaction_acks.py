@@ -24,8 +24,8 @@ from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    Answer,
     CursorLife,
+    CursorReply,
     CursorTransactionRequest,
     encode_transaction,
 )
@@ -52,12 +52,12 @@ _REASONS: Final[dict[str, type[errors.LayerError]]] = {
 }
 
 
-def refusal(request: CursorTransactionRequest, failure: BaseException) -> Answer | None:
+def refusal(request: CursorTransactionRequest, failure: BaseException) -> CursorReply | None:
     """What to answer to a request that failed; None where the next owner is to be asked."""
     if not isinstance(failure, errors.LayerError) or isinstance(failure, (errors.Fenced, errors.Closed)):
         return None
     kind = next((name for name, known in _REASONS.items() if isinstance(failure, known)), "Refused")
-    return Answer(request.id, refused=str(failure), reason=kind)
+    return CursorReply(request.id, refused=str(failure), reason=kind)
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class TransactionAcksElsewhere:
 
     def _heard(self, records: Sequence[Heard]) -> None:
         for _, found in self._channel.decoded(records):
-            if not isinstance(found, Answer):
+            if not isinstance(found, CursorReply):
                 continue
             with self._lock:
                 asked = self._asked.pop(found.id, None)

@@ -27,7 +27,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 MAX_KNOWN: Final = 10_000
@@ -56,7 +56,7 @@ class _Outcome:
     void: BitMap64
     """As far as it was on record when it was asked for."""
 
-    def void_of(self, one: Met) -> BitMap64:
+    def void_of(self, one: MetRecord) -> BitMap64:
         """The marker stands before the first record that is void, so all that come behind that one are, also those that
         came since."""
         first = self.void.min()
@@ -88,7 +88,7 @@ class TransactionBuffer:
         self._ended_before: dict[int, BitMap64] = {}
         self._hour_since_ms: int | None = None
 
-    def unsettled(self, met: Sequence[Met]) -> list[TxnId]:
+    def unsettled(self, met: Sequence[MetRecord]) -> list[TxnId]:
         """The transactions of a run whose outcome has to be looked up (`learn`) before it can be judged."""
         ended = {one.txn for one in met if one.ended is not None}
         return list(
@@ -106,7 +106,7 @@ class TransactionBuffer:
             if status is not TxnEntryStatus.OPEN:
                 self._known[txn] = _Outcome(status is TxnEntryStatus.ABORTED, entries.void(self.where, txn))
 
-    def judge(self, met: Sequence[Met], now_ms: int) -> Judged:
+    def judge(self, met: Sequence[MetRecord], now_ms: int) -> Judged:
         """Judge a run: `met` are its transactional records and markers by (first) offset, and no offset of it is below
         what was judged before (or `rewind` comes first). What it holds back (`upto`) is judged again later.
         """
@@ -118,7 +118,7 @@ class TransactionBuffer:
             del self._known[next(iter(self._known))]
         return judged
 
-    def _judge(self, met: Sequence[Met]) -> Judged:
+    def _judge(self, met: Sequence[MetRecord]) -> Judged:
         excluded = BitMap64()
         late: dict[TxnId, BitMap64] = {}
         ahead: dict[TxnId, bool] = {}
@@ -149,7 +149,7 @@ class TransactionBuffer:
                         late[txn] = late.get(txn, BitMap64()) | new
         return Judged(None, excluded, late)
 
-    def fates(self, met: Sequence[Met]) -> tuple[BitMap64, BitMap64]:
+    def fates(self, met: Sequence[MetRecord]) -> tuple[BitMap64, BitMap64]:
         """Judge records that are read again one by one, in any order, after `learn`: those that are not readable yet,
         and those that never are, markers among them."""
         waiting, excluded = BitMap64(), BitMap64()
@@ -163,7 +163,7 @@ class TransactionBuffer:
                 excluded |= outcome.void_of(one)
         return waiting, excluded
 
-    def unknown(self, met: Sequence[Met]) -> list[TxnId]:
+    def unknown(self, met: Sequence[MetRecord]) -> list[TxnId]:
         """Transactions to `learn` before `fates` is asked."""
         return list(dict.fromkeys(one.txn for one in met if one.ended is None and one.txn not in self._known))
 

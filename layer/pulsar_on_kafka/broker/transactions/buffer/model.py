@@ -37,7 +37,7 @@ class DataPartition(NamedTuple):
     incarnation: int
 
 
-class Met(NamedTuple):
+class MetRecord(NamedTuple):
     """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit.
 
     `more`: later records of the same transaction, ascending, with no marker of it between.
@@ -51,11 +51,11 @@ class Met(NamedTuple):
     def offsets(self) -> list[int]:
         return [self.offset, *self.more]
 
-    def from_offset(self, start: int) -> Met | None:
+    def from_offset(self, start: int) -> MetRecord | None:
         if self.offset >= start:
             return self
         at = bisect_left(self.more, start)
-        return Met(self.more[at], self.txn, self.ended, self.more[at + 1 :]) if at < len(self.more) else None
+        return MetRecord(self.more[at], self.txn, self.ended, self.more[at + 1 :]) if at < len(self.more) else None
 
 
 class Looked(NamedTuple):
@@ -66,7 +66,7 @@ class Looked(NamedTuple):
     """
 
     odd: list[int]
-    met: list[Met]
+    met: list[MetRecord]
 
 
 def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
@@ -84,7 +84,7 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
 
 def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
     odd: list[int] = []
-    met: list[Met] = []
+    met: list[MetRecord] = []
     more: dict[bytes, list[int]] = {}
     """Of transactions that were met, and whose marker was not: where their next offsets go."""
     last: bytes | None = None
@@ -153,7 +153,7 @@ def _glance(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bool, bytes | 
     return True, txn
 
 
-def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> Met | None:
+def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> MetRecord | None:
     """None also when the transaction cannot be read."""
     try:
         said = in_transaction(headers)
@@ -161,7 +161,7 @@ def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> 
         return None
     if said is None:
         return None
-    return Met(offset, said.txn, None if said.ended is None else said.ended is MarkerType.TXN_COMMIT)
+    return MetRecord(offset, said.txn, None if said.ended is None else said.ended is MarkerType.TXN_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class BufferSnapshot:
         """Everything below is readable without a look at headers (but for `unsealed`); None: everything is."""
         return min(self.open_bounds.values(), default=None)
 
-    def readable_end(self, end: int, from_bound: Iterator[Met]) -> int:
+    def readable_end(self, end: int, from_bound: Iterator[MetRecord]) -> int:
         """`bound` lifted to the first record of an open transaction; `end` (exclusive, the data's end that was taken
         before this snapshot) when there is none.
 

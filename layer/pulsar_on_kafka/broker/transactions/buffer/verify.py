@@ -12,11 +12,11 @@ from enum import Enum
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 
-class Finding(Enum):
+class BufferFinding(Enum):
     """Differences between buffer and log; `is_harmless` while a transaction is just being ended."""
 
     TWO_OUTCOMES = "the log has both a commit and an abort marker"
@@ -32,14 +32,14 @@ class Finding(Enum):
 
     @property
     def is_harmless(self) -> bool:
-        return self is Finding.STILL_OPEN
+        return self is BufferFinding.STILL_OPEN
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class BufferDifference:
     """`offsets` are the records that it concerns."""
 
-    finding: Finding
+    finding: BufferFinding
     txn: TxnId
     offsets: BitMap64 = field(default_factory=BitMap64)
 
@@ -57,7 +57,7 @@ class Rebuilt:
     outcomes: set[bool] = field(default_factory=set)
 
 
-def rebuild(met: Iterable[Met], before: dict[TxnId, Rebuilt] | None = None) -> dict[TxnId, Rebuilt]:
+def rebuild(met: Iterable[MetRecord], before: dict[TxnId, Rebuilt] | None = None) -> dict[TxnId, Rebuilt]:
     """`met`: all transactional records and markers of a partition, in order; `before`: what the log before them says,
     which is changed. Memory: bitmaps of their offsets."""
     found: dict[TxnId, Rebuilt] = {} if before is None else before
@@ -74,13 +74,13 @@ def rebuild(met: Iterable[Met], before: dict[TxnId, Rebuilt] | None = None) -> d
 
 def compare(
     where: DataPartition, log: Mapping[TxnId, Rebuilt], log_start: int, entries: BufferEntries
-) -> list[Difference]:
+) -> list[BufferDifference]:
     """What differs between the log, rebuilt from `log_start` to an end that was taken before that of `entries`, and
     these.
 
     What an entry says of offsets below `log_start` cannot be compared.
     """
-    found: list[Difference] = []
+    found: list[BufferDifference] = []
     for txn, rebuilt in log.items():
         found += _of_transaction(where, txn, rebuilt, log_start, entries)
     for txn in entries.transactions(where):
@@ -91,35 +91,37 @@ def compare(
 
 def _of_transaction(
     where: DataPartition, txn: TxnId, log: Rebuilt, log_start: int, entries: BufferEntries
-) -> list[Difference]:
+) -> list[BufferDifference]:
     void = _from(entries.void(where, txn), log_start)
     if not log.outcomes:  # the marker that they came after is gone from the log
         log = Rebuilt(log.offsets - void, log.offsets & void)
-    found: dict[Finding, BitMap64] = {}
+    found: dict[BufferFinding, BitMap64] = {}
     outcome = _outcome_differs(log, entries.status(where, txn))
     if outcome is not None:
         found[outcome] = log.offsets | log.late
-    found[Finding.BOUND_TOO_HIGH] = _below_bound(where, txn, log, entries)
+    found[BufferFinding.BOUND_TOO_HIGH] = _below_bound(where, txn, log, entries)
     entry = entries.aborted(where, txn)
     if entry is not None:
         if entry.sealed:
-            found[Finding.OFFSETS_MISSING] = (log.offsets | log.late) - entry.offsets
-        found[Finding.OFFSETS_TOO_MANY] = _from(entry.offsets, log_start) - log.offsets - log.late
+            found[BufferFinding.OFFSETS_MISSING] = (log.offsets | log.late) - entry.offsets
+        found[BufferFinding.OFFSETS_TOO_MANY] = _from(entry.offsets, log_start) - log.offsets - log.late
     if True in log.outcomes:
-        found[Finding.LATE_NOT_VOID] = log.late - void
-    found[Finding.VOID_NOT_LATE] = void - log.late
-    return [Difference(finding, txn, offsets) for finding, offsets in found.items() if offsets or finding is outcome]
+        found[BufferFinding.LATE_NOT_VOID] = log.late - void
+    found[BufferFinding.VOID_NOT_LATE] = void - log.late
+    return [
+        BufferDifference(finding, txn, offsets) for finding, offsets in found.items() if offsets or finding is outcome
+    ]
 
 
-def _outcome_differs(log: Rebuilt, status: TxnEntryStatus) -> Finding | None:
+def _outcome_differs(log: Rebuilt, status: TxnEntryStatus) -> BufferFinding | None:
     if len(log.outcomes) > 1:
-        return Finding.TWO_OUTCOMES
+        return BufferFinding.TWO_OUTCOMES
     if log.outcomes and status is TxnEntryStatus.OPEN:
-        return Finding.STILL_OPEN
+        return BufferFinding.STILL_OPEN
     if True in log.outcomes and status is TxnEntryStatus.ABORTED:
-        return Finding.COMMITTED_BUT_ABORTED
+        return BufferFinding.COMMITTED_BUT_ABORTED
     if True not in log.outcomes and log.offsets and status is TxnEntryStatus.COMMITTED:
-        return Finding.ABORTED_BUT_READABLE if log.outcomes else Finding.NO_OUTCOME
+        return BufferFinding.ABORTED_BUT_READABLE if log.outcomes else BufferFinding.NO_OUTCOME
     return None
 
 

@@ -20,7 +20,7 @@ from pulsar_on_kafka.broker.transactions.coordinator.rules import (
     CoordinatorSettings,
     TransactionInput,
 )
-from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction, txn_id
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     LogValue,
@@ -161,25 +161,25 @@ def end(state: CoordinatorState, wish: End, by: int) -> Decision:
     return Done(wish.txn) if transaction.finished else Wait()
 
 
-def time_out(transaction: Transaction, by: int) -> Write | None:
+def time_out(transaction: LoggedTransaction, by: int) -> Write | None:
     """Abort it, unless it is ending already."""
     after = TRANSITIONS.get((transaction.status, TransactionInput.TIME_OUT))
     return None if after is None else Write(transaction.id, (StatusUpdated(by, after),))
 
 
-def in_place(transaction: Transaction, by: int) -> Write:
+def in_place(transaction: LoggedTransaction, by: int) -> Write:
     """Its outcome is everywhere. Only for a transaction that is COMMITTING or ABORTING."""
     return Write(transaction.id, (StatusUpdated(by, TRANSITIONS[transaction.status, TransactionInput.IN_PLACE]),))
 
 
-def committed(transaction: Transaction) -> bool:
+def committed(transaction: LoggedTransaction) -> bool:
     """Whether it commits. Only for a transaction that is not open."""
     return (
         transaction.status is COMMITTED or TRANSITIONS.get((transaction.status, TransactionInput.IN_PLACE)) is COMMITTED
     )
 
 
-def _known(state: CoordinatorState, txn: TxnId) -> Transaction:
+def _known(state: CoordinatorState, txn: TxnId) -> LoggedTransaction:
     transaction = state.transaction(txn)
     if transaction is None:
         raise TransactionNotFound(

@@ -8,7 +8,7 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.meters import CoordinatorMeter
 from pulsar_on_kafka.broker.transactions.coordinator.rules import COMMITTED, OPEN
-from pulsar_on_kafka.broker.transactions.coordinator.state import Transaction
+from pulsar_on_kafka.broker.transactions.coordinator.state import LoggedTransaction
 
 TICK_MS: Final = 100
 
@@ -86,7 +86,7 @@ class CoordinatorCounts:
         """It is being aborted because its time is over."""
         self._timing_out.add(local_id)
 
-    def see(self, local_id: int, transaction: Transaction | None) -> None:
+    def see(self, local_id: int, transaction: LoggedTransaction | None) -> None:
         """The log changed: the transaction is like this now, or forgotten."""
         before = self._unfinished.pop(local_id, None)
         if before is not None:
@@ -105,7 +105,7 @@ class CoordinatorCounts:
             status = self._unfinished[local_id] = transaction.status.value
             self._meter.unfinished[status] = self._meter.unfinished.get(status, 0) + 1
 
-    def _finished(self, local_id: int, transaction: Transaction) -> None:
+    def _finished(self, local_id: int, transaction: LoggedTransaction) -> None:
         if transaction.status is COMMITTED:
             self._meter.committed += 1
         else:

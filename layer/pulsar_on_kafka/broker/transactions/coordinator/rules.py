@@ -132,7 +132,7 @@ _A_SECOND_OF_KAFKA: Final = 4000
 _REMEMBERED_S: Final = 30.0
 
 
-class Admission:
+class TransactionAdmission:
     """How many transactions a coordinator begins in one turn.
 
     Whoever waits for a step of a transaction waits for turns, and each transaction makes them longer: it costs the

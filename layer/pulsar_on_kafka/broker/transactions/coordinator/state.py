@@ -74,7 +74,7 @@ class Stamped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Transaction:
+class LoggedTransaction:
     """One transaction as the log tells it; others only read it. Participants are kept in the order they came in."""
 
     id: TxnId
@@ -134,7 +134,7 @@ class CoordinatorState:
         self.coordinator = coordinator
         self._follow_changes = follow_changes
         self._fence = TakeOverFence()
-        self._transactions: dict[int, Transaction | dict[bytes, bytes]] = {}
+        self._transactions: dict[int, LoggedTransaction | dict[bytes, bytes]] = {}
         """By id; of the finished ones the `records` only."""
         self._unfinished: set[int] = set()
         self._ending: set[int] = set()
@@ -211,7 +211,7 @@ class CoordinatorState:
         if not self._fence.record(key, value.by, lawful=local_id > self._highest_begun):
             return
         self._highest_begun = value.max_local_id
-        transaction = Transaction(txn_id(self.coordinator, local_id), value, {key: data})
+        transaction = LoggedTransaction(txn_id(self.coordinator, local_id), value, {key: data})
         self._transactions[local_id] = transaction
         self._new_keys[key] = local_id
         if value.request:
@@ -234,19 +234,19 @@ class CoordinatorState:
         transaction.fold(value, record.timestamp_ms)
         self._follow(local_id, transaction)
 
-    def _found(self, local_id: int) -> Transaction | None:
+    def _found(self, local_id: int) -> LoggedTransaction | None:
         found = self._transactions.get(local_id)
         return self._folded(local_id, found) if isinstance(found, dict) else found
 
-    def _folded(self, local_id: int, records: dict[bytes, bytes]) -> Transaction:
+    def _folded(self, local_id: int, records: dict[bytes, bytes]) -> LoggedTransaction:
         """The transaction that these records make, NEW being the first."""
         new, *rest = [(key, decode_log_value(data)) for key, data in records.items()]
-        transaction = Transaction(txn_id(self.coordinator, local_id), cast("NewTransaction", new[1]), records)
+        transaction = LoggedTransaction(txn_id(self.coordinator, local_id), cast("NewTransaction", new[1]), records)
         for key, value in rest:
             transaction.fold(value, self._last_status_ms.get(key, 0))
         return transaction
 
-    def _follow(self, local_id: int, transaction: Transaction | None) -> None:
+    def _follow(self, local_id: int, transaction: LoggedTransaction | None) -> None:
         """It has changed, and is like this now, or gone."""
         if self._follow_changes:
             self._touched.add(local_id)
@@ -336,18 +336,18 @@ class CoordinatorState:
         """How many of the transactions that are known other processes began."""
         return len(self._begun)
 
-    def transaction(self, txn: TxnId) -> Transaction | None:
+    def transaction(self, txn: TxnId) -> LoggedTransaction | None:
         """None for what never was, and for what is over and forgotten."""
         found = self._found(txn.least_bits)
         return found if found is not None and found.id == txn else None
 
-    def transactions(self) -> Iterator[Transaction]:
+    def transactions(self) -> Iterator[LoggedTransaction]:
         return filter(None, map(self._found, self._transactions))
 
-    def ending(self) -> list[Transaction]:
+    def ending(self) -> list[LoggedTransaction]:
         return list(filter(None, map(self._found, sorted(self._ending))))
 
-    def begun_by(self, request: str) -> Transaction | None:
+    def begun_by(self, request: str) -> LoggedTransaction | None:
         local_id = self._begun.get(request)
         return None if local_id is None else self._found(local_id)
 

@@ -20,8 +20,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, Refused
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, Transaction
-from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, LoggedTransaction
+from pulsar_on_kafka.broker.transactions.records.outcomes import (
+    Announcement,
+    Ended,
+    OpenedTransaction,
+    Outcomes,
+    PartitionsFailed,
+)
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 
@@ -73,7 +79,7 @@ _SLOW_S: Final = 1.0
 """How long effects are waited for: in partitions that worked, and in those that did not when they were tried last."""
 _BUSY_LONGER_S: Final = 4.0
 """How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
-_NONE: Final[dict[TopicPartition, Opened | None]] = {}
+_NONE: Final[dict[TopicPartition, OpenedTransaction | None]] = {}
 
 
 @dataclass(slots=True)
@@ -98,7 +104,7 @@ class Effects:
     def begin(self, session: str, by: int) -> None:
         self._session = session
         self._by = by
-        self._announced: dict[int, dict[TopicPartition, Opened | None]] = {}
+        self._announced: dict[int, dict[TopicPartition, OpenedTransaction | None]] = {}
         self._refused: dict[TxnId, dict[TopicPartition, Refused]] = {}
         self._at_once = _MAX_AT_ONCE
         self._again_at_s: dict[int, float] = {}
@@ -210,7 +216,9 @@ class Effects:
         self._note(together, opened)
         return True
 
-    def _note(self, together: Sequence[Announcement], opened: Mapping[tuple[TxnId, TopicPartition], Opened]) -> None:
+    def _note(
+        self, together: Sequence[Announcement], opened: Mapping[tuple[TxnId, TopicPartition], OpenedTransaction]
+    ) -> None:
         for txn, found in together:
             self._slow.worked(found)
             announced = self._announced.setdefault(txn.least_bits, {})
@@ -218,8 +226,11 @@ class Effects:
                 announced.setdefault(each, opened.get((txn, each)))  # of two OPENs the first one has the lower bound
 
     def put_in_place(
-        self, ending: Sequence[Transaction], deadline: Deadline, wanted: Sequence[coordinator_machine.Announce] = ()
-    ) -> list[Transaction]:
+        self,
+        ending: Sequence[LoggedTransaction],
+        deadline: Deadline,
+        wanted: Sequence[coordinator_machine.Announce] = (),
+    ) -> list[LoggedTransaction]:
         """Give those of `ending` that are due their effects, and say which have them all. Of what is to be announced
         some goes along; `announce`, which follows, knows."""
         now_s = self._clock.monotonic()
@@ -241,8 +252,8 @@ class Effects:
         return done
 
     def _put_these_in_place(
-        self, group: list[Transaction], deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> list[Transaction]:
+        self, group: list[LoggedTransaction], deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> list[LoggedTransaction]:
         if not group:
             return []
         try:
@@ -258,8 +269,8 @@ class Effects:
         return done
 
     def _take_effect(
-        self, group: list[Transaction], deadline: Deadline, along: Sequence[Announcement]
-    ) -> list[Transaction]:
+        self, group: list[LoggedTransaction], deadline: Deadline, along: Sequence[Announcement]
+    ) -> list[LoggedTransaction]:
         """Gives those that it worked for. Of the others what was done is kept: they touch partitions in which nothing
         can be done for now, or have so many that there was no time for all."""
         for found in group:
@@ -273,10 +284,10 @@ class Effects:
         self._settle_buffers(group, along, deadline)
         return [found for found in group if self._of(found).settled.issuperset(found.partitions)]
 
-    def _of(self, transaction: Transaction) -> _Progress:
+    def _of(self, transaction: LoggedTransaction) -> _Progress:
         return self._progress[transaction.id.least_bits]
 
-    def _ended(self, found: Transaction, partitions: Iterable[TopicPartition]) -> Ended:
+    def _ended(self, found: LoggedTransaction, partitions: Iterable[TopicPartition]) -> Ended:
         return Ended(
             found.id,
             coordinator_machine.committed(found),
@@ -287,14 +298,14 @@ class Effects:
             again=found.id.least_bits in self._tried or found.decided_by != self._by,
         )
 
-    def _write_markers(self, group: Sequence[Transaction], deadline: Deadline) -> None:
+    def _write_markers(self, group: Sequence[LoggedTransaction], deadline: Deadline) -> None:
         left = {found.id: [each for each in found.partitions if each not in self._of(found).marked] for found in group}
         writing = [self._ended(found, left[found.id]) for found in group if left[found.id]]
         undone = self._undone(group, lambda: self._outcomes.write_markers(writing, deadline)) if writing else ()
         for found in group:
             self._of(found).marked.update(each for each in left[found.id] if each not in undone)
 
-    def _undone(self, group: Sequence[Transaction], step: Callable[[], object]) -> Collection[TopicPartition]:
+    def _undone(self, group: Sequence[LoggedTransaction], step: Callable[[], object]) -> Collection[TopicPartition]:
         """Partitions in which this step for these transactions was not done."""
         try:
             step()
@@ -308,7 +319,9 @@ class Effects:
             return failure.partitions
         return ()
 
-    def _settle_buffers(self, group: Sequence[Transaction], along: Sequence[Announcement], deadline: Deadline) -> None:
+    def _settle_buffers(
+        self, group: Sequence[LoggedTransaction], along: Sequence[Announcement], deadline: Deadline
+    ) -> None:
         left = {found.id: self._of(found).marked - self._of(found).settled for found in group}
         settling = [self._ended(found, left[found.id]) for found in group if left[found.id]]
         undone = self._undone(group, lambda: self._settled_along(settling, along, deadline)) if settling else ()
@@ -325,7 +338,7 @@ class Effects:
         else:
             self._note(along, opened)
 
-    def _opened(self, transaction: Transaction) -> dict[TopicPartition, Opened]:
+    def _opened(self, transaction: LoggedTransaction) -> dict[TopicPartition, OpenedTransaction]:
         """All OPENs that there are of it; empty when others may have written some. Of a transaction that was begun in
         this session nobody else has, and who comes after it looks for himself."""
         if transaction.new.by != self._by:
@@ -334,7 +347,7 @@ class Effects:
         found = {each: opened for each in transaction.partitions if (opened := announced.get(each)) is not None}
         return found if len(found) == len(transaction.partitions) else {}
 
-    def _failed(self, group: Sequence[Transaction], now_s: float) -> None:
+    def _failed(self, group: Sequence[LoggedTransaction], now_s: float) -> None:
         if len(group) > 1:
             self._at_once = len(group) // 2
             pause_ms = self._settings.retry_effects_ms

@@ -16,9 +16,9 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, NotAuthorized, StoreError
 from pulsar_on_kafka.broker.metadata.topics import Topic, Topics
-from pulsar_on_kafka.broker.transactions.buffer.model import Met
+from pulsar_on_kafka.broker.transactions.buffer.model import MetRecord
 from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
-from pulsar_on_kafka.broker.transactions.effects.outcome_writer import MAX_LATE_MS, Look
+from pulsar_on_kafka.broker.transactions.effects.outcome_writer import MAX_LATE_MS, PartitionScan
 from pulsar_on_kafka.broker.transactions.records.outcomes import PartitionsFailed
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
@@ -248,7 +248,9 @@ class KafkaDataPartitions:
         for life, (_, partition), offsets in zip(lives, where, written, strict=True):
             self._ended_at(life, partition, max(offsets) + 1)
 
-    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+    def look_through(
+        self, looks: Sequence[PartitionScan], deadline: Deadline
+    ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
         if len(looks) > _FETCHED_APART:
             return self._look_through_together(looks, deadline)
         found: dict[TopicPartition, Mapping[TxnId, Rebuilt]] = {}
@@ -261,7 +263,7 @@ class KafkaDataPartitions:
         return found
 
     def _look_through_together(
-        self, looks: Sequence[Look], deadline: Deadline
+        self, looks: Sequence[PartitionScan], deadline: Deadline
     ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
         """With requests for many partitions at once."""
         topics = {look.where.topic: self._opened(look.where.topic, deadline).topic.kafka_topic for look in looks}
@@ -299,7 +301,7 @@ class KafkaDataPartitions:
 
     def _in_transactions(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Iterator[Met]:
+    ) -> Iterator[MetRecord]:
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
         with self._forgetting_on_failure(topic):
             low = self._fetcher.log_start(kafka_topic, partition, deadline)
@@ -307,7 +309,7 @@ class KafkaDataPartitions:
                 yield from _met(batch, txns)
 
 
-def _met(records: Iterable[KafkaRecord], txns: Set[TxnId]) -> Iterator[Met]:
+def _met(records: Iterable[KafkaRecord], txns: Set[TxnId]) -> Iterator[MetRecord]:
     for record in records:
         headers = headers_of(record)
         if headers:
@@ -317,4 +319,4 @@ def _met(records: Iterable[KafkaRecord], txns: Set[TxnId]) -> Iterator[Met]:
                 continue
             if named is not None and named.txn in txns:
                 ended = None if named.ended is None else named.ended is MarkerType.TXN_COMMIT
-                yield Met(record.offset() or 0, named.txn, ended)
+                yield MetRecord(record.offset() or 0, named.txn, ended)

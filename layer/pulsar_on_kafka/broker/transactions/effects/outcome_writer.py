@@ -30,7 +30,13 @@ from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt
 from pulsar_on_kafka.broker.transactions.records import outcomes
-from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed, Records
+from pulsar_on_kafka.broker.transactions.records.outcomes import (
+    Announcement,
+    Ended,
+    OpenedTransaction,
+    PartitionsFailed,
+    Records,
+)
 from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -57,7 +63,7 @@ _LOOK_S: Final = 0.5
 T = TypeVar("T")
 
 
-class Look(NamedTuple):
+class PartitionScan(NamedTuple):
     """[start, end) of a data partition, to be looked through for messages and markers of these transactions."""
 
     where: TopicPartition
@@ -87,7 +93,7 @@ class DataPartitions(Protocol):
         """A marker for each (True: committed), all durable. Raises PartitionsFailed; those in others are durable."""
 
     def look_through(
-        self, looks: Sequence[Look], deadline: Deadline
+        self, looks: Sequence[PartitionScan], deadline: Deadline
     ) -> Mapping[TopicPartition, Mapping[TxnId, Rebuilt]]:
         """What there is of these transactions; one without anything may be missing. Partitions that could not be read,
         or not in time, are missing."""
@@ -116,7 +122,7 @@ class LoggedOutcomes:
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         """Raises NoSuchTopic when one of the topics is not there."""
         opens, opened = self._opens(participants, session, deadline)
         self._append(opens, deadline)
@@ -124,7 +130,7 @@ class LoggedOutcomes:
 
     def _opens(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> tuple[Records, dict[tuple[TxnId, TopicPartition], Opened]]:
+    ) -> tuple[Records, dict[tuple[TxnId, TopicPartition], OpenedTransaction]]:
         places: list[tuple[TopicPartition, DataPartition, list[TxnId]]] = []
         for each, txns in _by_partition((each, txn) for txn, partitions in participants for each in partitions).items():
             where = self._where(each, deadline)
@@ -134,11 +140,11 @@ class LoggedOutcomes:
             places.append((each, where, txns))
         ends = self._data.known_ends([each for each, _, _ in places], deadline) if places else {}
         _check_complete(each for each, _, _ in places if each not in ends)
-        opened: dict[tuple[TxnId, TopicPartition], Opened] = {}
+        opened: dict[tuple[TxnId, TopicPartition], OpenedTransaction] = {}
         announced: list[tuple[TxnId, DataPartition]] = []
         for each, where, txns in places:
             announced.extend((txn, where) for txn in txns)
-            opened.update(((txn, each), Opened(where.incarnation, ends[each])) for txn in txns)
+            opened.update(((txn, each), OpenedTransaction(where.incarnation, ends[each])) for txn in txns)
         bounds = {where: ends[each] for each, where, _ in places}
         return outcomes.open_records(announced, bounds, session), opened
 
@@ -156,11 +162,11 @@ class LoggedOutcomes:
         }
         ends = self._data.end_offsets([_place(where) for where in again], deadline) if again else {}
         unread = {_place(where): "does not say where it ends" for where in again if _place(where) not in ends}
-        looks: list[Look] = []
+        looks: list[PartitionScan] = []
         for where, found in again.items():
             each, start = _place(where), min(found.values())
             if each in ends and ends[each] - start <= _MAX_REREAD_RECORDS:
-                looks.append(Look(each, start, ends[each], found.keys()))
+                looks.append(PartitionScan(each, start, ends[each], found.keys()))
         unclear = unread.keys() | {look.where for look in looks}
         at_once = {each: where for where in places if (each := _place(where)) not in unclear}
         unread |= self._mark({where: places[where] for where in at_once.values()}, bounds, {}, deadline)
@@ -198,7 +204,7 @@ class LoggedOutcomes:
         return {}
 
     def _looked_through(
-        self, looks: Sequence[Look], deadline: Deadline
+        self, looks: Sequence[PartitionScan], deadline: Deadline
     ) -> Iterator[tuple[set[TopicPartition], Mapping[TopicPartition, Mapping[TxnId, Rebuilt]]]]:
         """Some after the others, as long as the budget lasts: which these are, and what was found in them."""
         budget = Deadline.after(self._budget.seconds)
@@ -231,7 +237,7 @@ class LoggedOutcomes:
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         opens, opened = self._opens(along, session, deadline)
         places: dict[DataPartition, list[Ended]] = {}
         deleted: set[DataPartition] = set()
@@ -266,7 +272,7 @@ class LoggedOutcomes:
         there = [_place(where) for where in bounds if where not in deleted]
         ends = self._data.end_offsets(there, deadline) if there else {}
         looks = [
-            Look(each, start, ends[each], found.keys())
+            PartitionScan(each, start, ends[each], found.keys())
             for where, found in bounds.items()
             if (each := _place(where)) in ends and 0 < ends[each] - (start := min(found.values())) <= _LOOK_THROUGH
         ]

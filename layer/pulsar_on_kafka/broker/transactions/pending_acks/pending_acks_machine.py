@@ -92,7 +92,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledAck:
     """A transaction that is over for this cursor: `ack` was acknowledged (aborted: nothing); `redeliver` are entries
     that were held and have to be delivered again, all or part of them."""
 
@@ -257,7 +257,7 @@ class PendingAcks:
         key = PendingAckKey(*self.name, *txn, self.owner.session, self._acks)
         return encode_key(key), encode_pending_ack(PendingAck(self.life, self.owner.version, ack))
 
-    def settle(self, cursor: CursorState, apply: Callable[[CursorState, TxnAck], None] = apply_to) -> list[Settled]:
+    def settle(self, cursor: CursorState, apply: Callable[[CursorState, TxnAck], None] = apply_to) -> list[SettledAck]:
         """Bring the outcomes that were learnt to the cursor.
 
         `apply` acknowledges what was committed, and may be called again with the same after a failure.
@@ -266,7 +266,7 @@ class PendingAcks:
             StoreError: nothing could be settled: `apply` failed, or the cursor's state is out of memory and cannot be
                 read back. What could not be waits for the next call.
         """
-        settled: list[Settled] = []
+        settled: list[SettledAck] = []
         for txn, outcome in list(self._outcomes.items()):
             try:
                 settled.append(self._settle(txn, outcome, cursor, apply))
@@ -278,7 +278,7 @@ class PendingAcks:
 
     def _settle(
         self, txn: TxnId, outcome: TxnOutcome, cursor: CursorState, apply: Callable[[CursorState, TxnAck], None]
-    ) -> Settled:
+    ) -> SettledAck:
         wanted = self.held.of(txn)
         counted = self._counted.get(txn, TxnAck())
         if outcome is TxnOutcome.COMMITTED:
@@ -291,7 +291,7 @@ class PendingAcks:
         del self._outcomes[txn]
         self._counted.pop(txn, None)
         self._is_now_over(txn)
-        return Settled(txn, outcome, counted, again)
+        return SettledAck(txn, outcome, counted, again)
 
     def saved(self, revision: int) -> None:
         """A save that holds all of the cursor up to this revision was accepted."""

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import together
 from pulsar_on_kafka.broker.transactions.pending_acks.log import CursorAcks
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -72,7 +72,7 @@ def coordinator_stats(state: CoordinatorState) -> CoordinatorStats:
     )
 
 
-def transaction_info(transaction: Transaction) -> TransactionInfo:
+def transaction_info(transaction: LoggedTransaction) -> TransactionInfo:
     return TransactionInfo(
         transaction.id,
         transaction.status,
@@ -96,7 +96,7 @@ MAX_RANGES: Final = 100
 """How many ranges of offsets are told of one transaction in one place."""
 
 
-class OnRecord(str, Enum):
+class BufferedState(str, Enum):
     """The word of a partition's buffer on a transaction."""
 
     OPEN = "OPEN"
@@ -121,7 +121,7 @@ class TransactionInBuffer:
     txn: TxnId
     topic: str
     partition: int
-    on_record: OnRecord
+    on_record: BufferedState
     lower_bound: int | None = None
     records: int = 0
     ranges: tuple[tuple[int, int], ...] = ()
@@ -201,12 +201,12 @@ def in_buffer(entries: BufferEntries, where: DataPartition, txn: TxnId) -> Trans
     former = sum(entry.incarnation != where.incarnation for _, entry in entries.entries(where, txn))
     aborted, void = entries.aborted(where, txn), entries.void(where, txn)
     excluded = void if aborted is None else aborted.offsets | void
-    on_record: OnRecord = OnRecord.NOTHING
+    on_record: BufferedState = BufferedState.NOTHING
     bound: int | None = None
     if aborted is not None:
-        on_record, bound = OnRecord.ABORTED, aborted.lower_bound
+        on_record, bound = BufferedState.ABORTED, aborted.lower_bound
     elif entries.status(where, txn) is TxnEntryStatus.OPEN:
-        on_record, bound = OnRecord.OPEN, entries.announced_bounds(where)[txn]
+        on_record, bound = BufferedState.OPEN, entries.announced_bounds(where)[txn]
     return TransactionInBuffer(
         txn,
         where.topic,

@@ -38,7 +38,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPart
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedTransaction:
     """An OPEN in a partition's buffer: the topic's life then, and below which offset none of its records lies."""
 
     incarnation: int
@@ -60,7 +60,7 @@ class Ended:
     partitions: tuple[TopicPartition, ...]
     subscriptions: tuple[TopicSubscription, ...]
     deadline_ms: int = 0
-    opened: Mapping[TopicPartition, Opened] = field(default_factory=dict)
+    opened: Mapping[TopicPartition, OpenedTransaction] = field(default_factory=dict)
     again: bool = False
 
 
@@ -94,7 +94,7 @@ class Outcomes(Protocol):
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
+    ) -> Mapping[tuple[TxnId, TopicPartition], OpenedTransaction]:
         """OPEN entries in the buffers: these transactions are about to write there. A transaction may be over by the
         time it is written, or announced a second time by another session with a later lower bound.
 
@@ -109,7 +109,7 @@ class Outcomes(Protocol):
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
+    ) -> Mapping[tuple[TxnId, TopicPartition], OpenedTransaction]:
         """Buffer entries: OPEN goes, of an aborted one ABORTED stands before that. `along` is announced together with
         that, and with the errors, of `announce`; after NoSuchTopic and PartitionsFailed none of that was.
 

@@ -37,7 +37,7 @@ _LOW_WATERS_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PendingAckReading:
     """The pending acks of one cursor at an end of the log that holds what was appended; the low-water marks (by
     coordinator) were read before."""
 
@@ -49,7 +49,7 @@ class Reading:
 class _Errand:
     name: CursorName
     records: Sequence[Record]
-    answer: Future[Reading] = field(default_factory=Future)
+    answer: Future[PendingAckReading] = field(default_factory=Future)
 
 
 class PendingAckJournal:
@@ -74,13 +74,15 @@ class PendingAckJournal:
 
     # Blocking -----------------------------------------------------------------------------------------------------
 
-    def exchange(self, records: Mapping[CursorName, Sequence[Record]], deadline: Deadline) -> dict[CursorName, Reading]:
+    def exchange(
+        self, records: Mapping[CursorName, Sequence[Record]], deadline: Deadline
+    ) -> dict[CursorName, PendingAckReading]:
         """Append these, and read what is on record of these cursors then, with fresh low-water marks.
 
         Raises:
             StoreError, Corrupt: something was not appended, or not read.
         """
-        found: dict[CursorName, Reading] = {}
+        found: dict[CursorName, PendingAckReading] = {}
         for partition, names in _by_partition(records, lambda name: name).items():
             low_waters = self._read_low_waters(partition, names[0].topic, deadline)
             together = [record for name in names for record in records[name]]
@@ -106,7 +108,7 @@ class PendingAckJournal:
 
     # In the thread ------------------------------------------------------------------------------------------------
 
-    def send(self, name: CursorName, records: Sequence[Record]) -> Future[Reading]:
+    def send(self, name: CursorName, records: Sequence[Record]) -> Future[PendingAckReading]:
         """Have these appended, then read what is on record of the cursor. The future fails with a LayerError when they
         were not appended, or nobody knows, or what came of it could not be read."""
         errand = _Errand(name, records)
@@ -158,9 +160,9 @@ class PendingAckJournal:
         low_waters: Mapping[int, int],
         deadline: Deadline,
         at: LogEnd | None,
-    ) -> dict[CursorName, Reading]:
-        def copied(log: PendingAckLog) -> dict[CursorName, Reading]:
-            return {name: Reading(log.cursor(name).copy(), low_waters) for name in names}
+    ) -> dict[CursorName, PendingAckReading]:
+        def copied(log: PendingAckLog) -> dict[CursorName, PendingAckReading]:
+            return {name: PendingAckReading(log.cursor(name).copy(), low_waters) for name in names}
 
         return self._views.pending_acks.of(partition).ask(copied, deadline, at)
 

@@ -13,9 +13,9 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, InvalidOption, Refused, TooManyTransactions
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, CoordinatorState, Transaction, txn_id
+from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, CoordinatorState, LoggedTransaction, txn_id
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
-from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
 from pulsar_on_kafka.broker.transactions.serving.log_writer import Writing
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -38,7 +38,7 @@ class Deciding:
     def begin(self, highest_id: int) -> None:
         """A session begins, with the log's highest id."""
         self._last_id = highest_id
-        self._answers: list[tuple[Waiting, TxnId]] = []
+        self._answers: list[tuple[WaitingCommand, TxnId]] = []
         self._new_turn()
 
     def _new_turn(self) -> None:
@@ -58,7 +58,7 @@ class Deciding:
             except (Refused, MappingError):
                 continue
 
-    def _propose(self, state: CoordinatorState, waiting: Waiting) -> None:
+    def _propose(self, state: CoordinatorState, waiting: WaitingCommand) -> None:
         wish = waiting.wish
         if waiting.refusal is not None or wish is None:
             return
@@ -75,7 +75,7 @@ class Deciding:
             self._writing.write(decision, waiting)
             (self.ended if isinstance(wish, End) else self.added).add(local_id)
 
-    def _write_begin(self, state: CoordinatorState, waiting: Waiting, wish: Begin) -> None:
+    def _write_begin(self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin) -> None:
         next_id = max(state.highest_id, self._last_id) + 1
         waiting.new_key = None
         write = self._new(state, waiting, wish, next_id)
@@ -83,7 +83,9 @@ class Deciding:
         self._last_id = waiting.local_id = next_id
         waiting.new_key = self._writing.write(write, waiting)[0]
 
-    def _new(self, state: CoordinatorState, waiting: Waiting, wish: Begin, next_id: int) -> coordinator_machine.Write:
+    def _new(
+        self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin, next_id: int
+    ) -> coordinator_machine.Write:
         if next_id > state.highest_id + self._settings.most_ids_ahead:
             unread = next_id - 1 - state.highest_id
             raise TooManyTransactions(
@@ -103,7 +105,7 @@ class Deciding:
         return coordinator_machine.register(state, wish, self._writing.by, announced, self._settings)
 
     @staticmethod
-    def _is_begun(state: CoordinatorState, waiting: Waiting) -> bool:
+    def _is_begun(state: CoordinatorState, waiting: WaitingCommand) -> bool:
         transaction = state.transaction(txn_id(state.coordinator, waiting.local_id))
         return transaction is not None and transaction.new_key == waiting.new_key
 
@@ -133,7 +135,7 @@ class Deciding:
                 self._answer(waiting, known)
         return announce, more or bool(self._writing)
 
-    def _judge(self, state: CoordinatorState, waiting: Waiting) -> coordinator_machine.Decision | None:
+    def _judge(self, state: CoordinatorState, waiting: WaitingCommand) -> coordinator_machine.Decision | None:
         wish = waiting.wish
         if waiting.refusal is not None:
             raise waiting.refusal
@@ -151,7 +153,7 @@ class Deciding:
         return None
 
     def _judge_begin(
-        self, state: CoordinatorState, waiting: Waiting, wish: Begin
+        self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin
     ) -> coordinator_machine.Decision | None:
         txn = txn_id(state.coordinator, waiting.local_id)
         if waiting.new_key is not None and self._is_begun(state, waiting):
@@ -166,7 +168,7 @@ class Deciding:
             return None
         return self._new(state, waiting, wish, max(state.highest_id, self._last_id) + 1)
 
-    def _answer(self, waiting: Waiting, refusal: Refused) -> None:
+    def _answer(self, waiting: WaitingCommand, refusal: Refused) -> None:
         """Tell a refusal; a request's is written, since its answer is what the log says."""
         if waiting.request:
             self._writing.answer(waiting, refusal)
@@ -174,7 +176,7 @@ class Deciding:
             waiting.fail(refusal)
             self._wishes.drop(waiting)
 
-    def in_place(self, transactions: Iterable[Transaction]) -> bool:
+    def in_place(self, transactions: Iterable[LoggedTransaction]) -> bool:
         """Their outcome is everywhere: who wished for it is told. True when somebody waits for the log to say so."""
         over = {transaction.id for transaction in transactions}
         asked = False
@@ -185,7 +187,7 @@ class Deciding:
                 self._wishes.drop(waiting)  # a request, too: the log's own records are its answer
         return asked
 
-    def _settle_soon(self, waiting: Waiting, txn: TxnId) -> None:
+    def _settle_soon(self, waiting: WaitingCommand, txn: TxnId) -> None:
         self._answers.append((waiting, txn))
         self._wishes.drop(waiting)
 

@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingCommand:
     """One wish. Either `future` is there or `request` is not "".
 
     `written`: records for it were appended at some time, or may have been. `new_key` is the NEW of a wish to begin.
@@ -74,21 +74,21 @@ class Wishes:
         self._most = most
         self._longest_ms = longest_ms
         self._clock = clock
-        self._waiting: dict[Waiting, None] = {}
-        self._to_begin: dict[Waiting, None] = {}
+        self._waiting: dict[WaitingCommand, None] = {}
+        self._to_begin: dict[WaitingCommand, None] = {}
         """Wishes to begin, until they are let in."""
-        self._requests: dict[str, Waiting] = {}
+        self._requests: dict[str, WaitingCommand] = {}
         self.unreadable_requests = 0
         """Requests that could neither be read nor answered."""
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._to_begin)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[WaitingCommand]:
         """Over those that are to be seen to now; any may be dropped meanwhile."""
         return iter(list(self._waiting))
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: WaitingCommand) -> None:
         (self._to_begin if isinstance(waiting.wish, Begin) else self._waiting)[waiting] = None
 
     def let_in(self, most: int) -> bool:
@@ -112,22 +112,22 @@ class Wishes:
         waiting = self._requests[key.request] = self._read(key.request, record.value or b"")
         self.add(waiting)
 
-    def _read(self, request: str, value: bytes) -> Waiting:
+    def _read(self, request: str, value: bytes) -> WaitingCommand:
         now_ms = self._clock.now_ms()
         try:
             asked = decode_transaction_request(value)
             left_ms = asked.until_ms - now_ms
             if 0 < left_ms <= self._longest_ms:
-                return Waiting(asked.wish, request=request, until_ms=asked.until_ms)
+                return WaitingCommand(asked.wish, request=request, until_ms=asked.until_ms)
             reason = (
                 f"the request may be executed for {left_ms} ms more, expected 1 to {self._longest_ms}: clocks differ"
             )
         except CorruptRecord as corrupt:
             reason = str(corrupt)
         until_ms = now_ms + self._longest_ms
-        return Waiting(None, request=request, until_ms=until_ms, refusal=InvalidOption(reason))
+        return WaitingCommand(None, request=request, until_ms=until_ms, refusal=InvalidOption(reason))
 
-    def drop(self, waiting: Waiting) -> None:
+    def drop(self, waiting: WaitingCommand) -> None:
         self._waiting.pop(waiting, None)
         self._to_begin.pop(waiting, None)
         self._requests.pop(waiting.request, None)

@@ -22,12 +22,17 @@ from pulsar_on_kafka.base.errors import LayerError, TooManyTransactions, Transac
 from pulsar_on_kafka.base.meters import CoordinatorMeter
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.counts import CoordinatorCounts, TransactionTimeouts
-from pulsar_on_kafka.broker.transactions.coordinator.rules import OPEN, Admission, CoordinatorSettings, GroupDelay
-from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
+from pulsar_on_kafka.broker.transactions.coordinator.rules import (
+    OPEN,
+    CoordinatorSettings,
+    GroupDelay,
+    TransactionAdmission,
+)
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction, txn_id
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
 from pulsar_on_kafka.broker.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.broker.transactions.serving.command_handler import Deciding
-from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
 from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog, Writing
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner
@@ -79,8 +84,8 @@ class Coordinator:
         self._writing = Writing(log, self._settings, self._wishes)
         self._deciding = Deciding(self._wishes, self._writing, self._effects, self._settings, self._clock)
         self._counts = CoordinatorCounts(meter or CoordinatorMeter(), self._clock)
-        self._admission = Admission()
-        self._arrived: list[Waiting] = []
+        self._admission = TransactionAdmission()
+        self._arrived: list[WaitingCommand] = []
         self._arrival = threading.Condition()
         self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
         self._serving = False
@@ -107,7 +112,7 @@ class Coordinator:
         self._counts.begin(-1)
         self._timeouts = TransactionTimeouts()
         self._overdue: set[int] = set()
-        self._in_place: dict[int, Transaction] = {}
+        self._in_place: dict[int, LoggedTransaction] = {}
         """Whose outcome is everywhere, and whose last status was not read yet."""
         self._last_status_at_s = inf
         self._clean_at_s = 0.0
@@ -136,7 +141,7 @@ class Coordinator:
                 raise TooManyTransactions(f"coordinator {self.id} has {waiting} wishes waiting, its limit")
             if not self._serving:
                 raise TransactionCoordinatorNotFound(f"coordinator {self.id} is not served here")
-            self._arrived.append(Waiting(wish, future=future, deadline=deadline))
+            self._arrived.append(WaitingCommand(wish, future=future, deadline=deadline))
             self._arrival.notify()
         return future
 

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, NotAuthorized, RecordTooLa
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings, Record, in_groups
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.owned import OwnedLog, random_session
 from pulsar_on_kafka.statelog.view import LogEnd, LogView
@@ -62,7 +62,7 @@ class Writing:
         self.by = by
         """The owner's version, which its records name."""
         self._ops = 0
-        self._records: list[tuple[bytes, bytes | None, Waiting | None]] = []
+        self._records: list[tuple[bytes, bytes | None, WaitingCommand | None]] = []
 
     def __bool__(self) -> bool:
         return bool(self._records)
@@ -71,7 +71,7 @@ class Writing:
         """Forget the records that were not appended: they are decided anew."""
         self._records = []
 
-    def write(self, write: coordinator_machine.Write, waiting: Waiting | None = None) -> list[bytes]:
+    def write(self, write: coordinator_machine.Write, waiting: WaitingCommand | None = None) -> list[bytes]:
         """Put it with what is appended next; gives the keys."""
         encoded = [encode_log_value(value) for value in write.values]
         keys = [self._next_key(write.txn) for _ in encoded]
@@ -84,7 +84,7 @@ class Writing:
             TransactionLogKey(self._log.coordinator, txn.most_bits, txn.least_bits, self._session, self._ops)
         )
 
-    def answer(self, waiting: Waiting, refusal: Refused | None) -> None:
+    def answer(self, waiting: WaitingCommand, refusal: Refused | None) -> None:
         """The answer to a request: what the log says is what other processes hear."""
         name, reason = ("", "") if refusal is None else (type(refusal).__name__, str(refusal)[:_REASON_CHARACTERS])
         self._ops += 1
@@ -102,7 +102,7 @@ class Writing:
             end = self._append(group, wishes, deadline).since(end)
         return end
 
-    def _append(self, group: Sequence[Record], wishes: dict[bytes, Waiting], deadline: Deadline) -> LogEnd:
+    def _append(self, group: Sequence[Record], wishes: dict[bytes, WaitingCommand], deadline: Deadline) -> LogEnd:
         concerned = {wishes[key]: None for key, _ in group if key in wishes}
         before = {waiting: waiting.written for waiting in concerned}
         for waiting in concerned:

@@ -59,14 +59,14 @@ _WHAT_GROWS: Final = {
 }
 
 
-class Topics(Protocol):
-    """The call of `metadata.topics.Topics` that upkeep uses."""
+class UpkeepTopics(Protocol):
+    """The call of `metadata.topics.UpkeepTopics` that upkeep uses."""
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
 
 
-class Subscriptions(Protocol):
-    """The call of `metadata.subscriptions.registry.Subscriptions` that upkeep uses."""
+class UpkeepSubscriptions(Protocol):
+    """The call of `metadata.subscriptions.registry.UpkeepSubscriptions` that upkeep uses."""
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
@@ -93,8 +93,8 @@ class Upkeep:
         self,
         log: StateLog,
         views: TransactionViews,
-        topics: Topics,
-        subscriptions: Subscriptions,
+        topics: UpkeepTopics,
+        subscriptions: UpkeepSubscriptions,
         log_ranges: LogRanges,
         clock: Clock,
     ) -> None:

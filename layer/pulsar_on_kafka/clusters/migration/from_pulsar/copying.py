@@ -15,8 +15,8 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.broker.node.cross_cluster.copies_in_flight import CopiesUnderWay, raise_ours
-from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied, Target
-from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, Origin, copies
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages, Target
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, OriginOfCopies, copies
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import place_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka.kafka.errors import translate
@@ -43,15 +43,17 @@ class CopiedCounts:
 
 
 class PartitionCopy:
-    """For one thread. Memory: `MAX_BYTES` of records under way, and `Copied.present`."""
+    """For one thread. Memory: `MAX_BYTES` of records under way, and `CopiedMessages.present`."""
 
-    def __init__(self, target: Target, partition: int, origin: Origin, schemas: SchemasHere, most_bytes: int) -> None:
+    def __init__(
+        self, target: Target, partition: int, origin: OriginOfCopies, schemas: SchemasHere, most_bytes: int
+    ) -> None:
         self._target = target
         self._partition = partition
         self._origin = origin
         self._schemas = schemas
         self._most_bytes = most_bytes
-        self._copied = Copied(-1, 0)
+        self._copied = CopiedMessages(-1, 0)
         self._highest = -1
         self._under_way = CopiesUnderWay(target.topic.kafka_topic, partition, _ANSWER_S)
         self._save_due = Deadline.after(_SAVE_EVERY_S)
@@ -138,7 +140,7 @@ class PartitionCopy:
         if present and present.max() <= self._highest:  # all of a former run's are passed
             present.clear()
         upto = self._copied.upto if present else self._under_way.next_offset
-        snapshot = Copied(self._highest, upto)
+        snapshot = CopiedMessages(self._highest, upto)
         self._target.save(
             self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final and not present
         )

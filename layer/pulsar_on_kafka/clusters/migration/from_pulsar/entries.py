@@ -70,7 +70,7 @@ class Entry:
     in_chunks: bool = False
 
 
-class Copy(NamedTuple):
+class EntryCopy(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
@@ -81,7 +81,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class OriginOfCopies:
     """The origin of copies: cluster, partition, and the epoch of the run that makes them."""
 
     cluster: str
@@ -90,8 +90,8 @@ class Origin:
 
 
 def copies(
-    entry: Entry, origin: Origin, schema_header: bytes | None, keys_are_base64: bool, most_bytes: int, uuid: str
-) -> list[Copy]:
+    entry: Entry, origin: OriginOfCopies, schema_header: bytes | None, keys_are_base64: bool, most_bytes: int, uuid: str
+) -> list[EntryCopy]:
     """The records of an entry, in order; `uuid` is for chunks, `schema_header` names the schema here.
 
     `keys_are_base64`: where a KEY_VALUE schema separates them, which Pulsar's clients write in base64.
@@ -122,7 +122,7 @@ def copies(
     if entry.messages[0].sequence_id >= 0:
         suffix = producer_suffix(0, entry.producer_name)
         named.append((PRODUCER, f"{entry.messages[0].sequence_id}{suffix}".encode()))
-    whole = Copy(kafka_key, value, [*headers, *named])
+    whole = EntryCopy(kafka_key, value, [*headers, *named])
     if whole.size <= most_bytes or value is None:
         return [whole]
     if single is None or entry.encryption is not None:
@@ -136,7 +136,7 @@ def copies(
     for number, piece in enumerate(pieces):
         info = ChunkInfo(number, len(pieces), len(value), uuid)
         marks = encode_headers(MessageMetadata(chunk=info))
-        found.append(Copy(kafka_key, piece, [*headers, *marks, *(named if number == len(pieces) - 1 else ())]))
+        found.append(EntryCopy(kafka_key, piece, [*headers, *marks, *(named if number == len(pieces) - 1 else ())]))
     return found
 
 
@@ -169,7 +169,7 @@ class Digest:
         return int.from_bytes(self._value.digest(), "big")
 
 
-def digest_of(records: Iterable[Copy]) -> int:
+def digest_of(records: Iterable[EntryCopy]) -> int:
     digest = Digest()
     for each in records:
         digest.add(*each)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap
 
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 
@@ -134,9 +134,9 @@ def acknowledged(end: int, ranges: Iterable[tuple[int, int]]) -> Acknowledged:
     return Acknowledged(end, tuple(merged))
 
 
-def acknowledged_copies(done: Acknowledged, runs: Iterable[CopiedRun], entries_per_ledger: int) -> Acks:
+def acknowledged_copies(done: Acknowledged, runs: Iterable[CopiedRun], entries_per_ledger: int) -> ReplicatedAcks:
     """The offsets here of the copies of what is acknowledged there. Memory: a bitmap of them."""
-    found = Acks(entries_per_ledger)
+    found = ReplicatedAcks(entries_per_ledger)
     for run in runs:
         relative = BitMap()
         for start, end in done.within(run.there, run.there + run.length):

@@ -11,7 +11,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun, OriginIndex, is_marker
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Digest
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Acknowledged, acknowledged_copies
@@ -59,7 +59,7 @@ class CopiesHere:
         elif self.digest(place) is None:
             self._late[place] = digest
 
-    def acknowledged(self, done: Acknowledged, entries_per_ledger: int) -> Acks:
+    def acknowledged(self, done: Acknowledged, entries_per_ledger: int) -> ReplicatedAcks:
         """The offsets here of all records of entries that are acknowledged there, and of what is no message."""
         found = acknowledged_copies(done, self.runs(), entries_per_ledger)
         chunks = [each for last, before in self.earlier_chunks.items() if found.has(last) for each in before]

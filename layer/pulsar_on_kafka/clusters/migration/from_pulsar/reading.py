@@ -39,7 +39,7 @@ _UNCACHED: Final = re.compile(r"Received an uncached chunk \(uuid: (.*) chunkId:
 _MAX_GIVEN_UP: Final = 10_000
 
 
-class GivenUp(NamedTuple):
+class IncompleteMessage(NamedTuple):
     """A message in chunks that Pulsar's client gives nobody: it has no more of those that lie before the one at
     `position`, of which there are `chunks_before`."""
 
@@ -59,7 +59,7 @@ class _ClientLog(logging.Handler):
         self.logger = logging.Logger(f"{__name__}.client", logging.INFO)
         self.logger.addHandler(self)
         self.heard = False
-        self.given_up: dict[str, GivenUp] = {}
+        self.given_up: dict[str, IncompleteMessage] = {}
         self.changes = 0
         """Grows with each chunk that was given up."""
         self._uuids: dict[Position, str] = {}
@@ -72,7 +72,7 @@ class _ClientLog(logging.Handler):
             if self._further.isEnabledFor(record.levelno):
                 self._further.handle(record)
         elif found[1] in self.given_up or len(self.given_up) < _MAX_GIVEN_UP:
-            self.given_up[found[1]] = GivenUp(Position(int(found[3]), int(found[4])), int(found[2]))
+            self.given_up[found[1]] = IncompleteMessage(Position(int(found[3]), int(found[4])), int(found[2]))
             self._uuids[self.given_up[found[1]].position] = found[1]
             self.changes += 1
 
@@ -180,7 +180,7 @@ class PulsarReading:
             self._client.close()
             self._client = None
 
-    def given_up(self) -> list[GivenUp]:
+    def given_up(self) -> list[IncompleteMessage]:
         """Of what `entries` has read since it was called last; also messages whose beginning is not in Pulsar any more,
         or lies before where the reading began. 10,000 at most."""
         return sorted(_CLIENT_LOG.given_up.values())

@@ -39,10 +39,10 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.comparing import (
     compared_subscription,
 )
 from pulsar_on_kafka.clusters.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
-from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Entry, OriginOfCopies, copies, digest_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Position, place_of, position_at
 from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, read_copies
-from pulsar_on_kafka.clusters.migration.from_pulsar.reading import GivenUp, PulsarAddress, PulsarReading
+from pulsar_on_kafka.clusters.migration.from_pulsar.reading import IncompleteMessage, PulsarAddress, PulsarReading
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka_mapping.names.subscription_group import copied_name
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -68,7 +68,7 @@ class ImportedPartition:
     partition: int
     messages: ComparedMessages
     subscriptions: tuple[ComparedSubscription, ...]
-    given_up: tuple[GivenUp, ...] = ()
+    given_up: tuple[IncompleteMessage, ...] = ()
     """What Pulsar has, and its client does not give: it cannot be copied."""
 
 
@@ -178,7 +178,7 @@ class ImportWorker:
             there = self._pulsar.partition(name, topic.subscriptions)
             if there.last.entry_id < 0:
                 continue
-            origin = Origin(self.record.origin, number, self.record.run)
+            origin = OriginOfCopies(self.record.origin, number, self.record.run)
             target = Target(self._node, here, origin.cluster, INCARNATION, _COMPRESSION)
             copy = PartitionCopy(target, number, origin, schemas, most_bytes)
             highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
@@ -309,7 +309,7 @@ class ImportWorker:
             there = self._pulsar.partition(name, topic.subscriptions)
             copied = self._copies(here, number, digests=True)
             entries = ComparedEntries(copied)
-            origin = Origin(self.record.origin, number, self.record.run)
+            origin = OriginOfCopies(self.record.origin, number, self.record.run)
             more_comes = partial(self._more_comes, name, there)
             for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
                 records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
@@ -365,12 +365,12 @@ class ImportWorker:
         return Deadline.after(_CALL_S)
 
 
-def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[GivenUp]:
+def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[IncompleteMessage]:
     """Of what was just read, without those whose beginning cannot be there any more."""
     return [each for each in reading.given_up() if there.index_of(each.position) >= each.chunks_before]
 
 
-def _told_of(given_up: Sequence[GivenUp]) -> str:
+def _told_of(given_up: Sequence[IncompleteMessage]) -> str:
     return (
         f"{counted(len(given_up), 'message')} in chunks cannot be read, the first with a chunk at "
         f"{given_up[0].position} of Pulsar: its client puts ten together at a time, each from its first chunk on"

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReadin
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.service.replication.remote import Peers
+from pulsar_on_kafka.service.replication.remote import RemoteClusters
 from pulsar_on_kafka.service.replication.subscriptions.progress_records import ProgressWords, SyncRound
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync
@@ -53,7 +53,7 @@ class ReplicatedSubscriptions(SharedRole):
         """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
         see `Services.member_sharing`."""
         super().__init__(node, member, every_s, Retry(every_s, _MAX_RETRY_INTERVAL_S))
-        self._peers = Peers(node, secrets or {})
+        self._peers = RemoteClusters(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         words, peers = ProgressWords(node.progress), self._peers.progress
         snapshots = SnapshotSync(node, self._reader, words, peers)

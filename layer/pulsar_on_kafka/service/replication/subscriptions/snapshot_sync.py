@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.progress import tell
 from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
@@ -276,7 +276,7 @@ class SnapshotSync:
             if looked.passed():
                 raise errors.DeadlineExceeded(f"it took too long to look at {subscription.name}")
             self._acknowledge(part, start, left, deadline)
-        tell(known, {here: Acks(BLOCK, upto + 1)})
+        tell(known, {here: ReplicatedAcks(BLOCK, upto + 1)})
         self._words.know(part, wished.cluster, known, deadline)
         return bool(left)
 
@@ -302,7 +302,7 @@ class SnapshotSync:
     def _acknowledge(self, part: Part, start: int, left: BitMap, deadline: Deadline) -> None:
         """`left`: offsets that count from `start`."""
         subscription, partition = part
-        acks = Acks(subscription.topic.layout.entries_per_ledger)
+        acks = ReplicatedAcks(subscription.topic.layout.entries_per_ledger)
         acks.add(start, left)
         cursors = self._node.memberships.live_cursors
         acknowledge_ledgers(cursors, self._node.admin, subscription, {partition: acks.blocks()}, deadline)
@@ -320,7 +320,7 @@ class SnapshotSync:
             known = self._words.known(part, origin.cluster, deadline)
             if exchange.here in known and known[exchange.here].below > snapshot.local:
                 continue
-            tell(known, {exchange.here: Acks(BLOCK, snapshot.local + 1)})
+            tell(known, {exchange.here: ReplicatedAcks(BLOCK, snapshot.local + 1)})
             self._words.know(part, origin.cluster, known, deadline)
             news[origin] = upto
         exchange.told(name, snapshot)

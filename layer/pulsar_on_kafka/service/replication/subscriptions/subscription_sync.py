@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReading
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
     deliveries_heard,
     deliveries_told,
@@ -337,7 +337,7 @@ class SubscriptionSync:
         node, (subscription, partition) = self._node, part
         topic = subscription.topic
         news: dict[str, Progress] = {}
-        left = Acks(topic.layout.entries_per_ledger)
+        left = ReplicatedAcks(topic.layout.entries_per_ledger)
         follows = begins if subscription.follows else {}
         for cluster, word in heard.items():
             known = self._words.known(part, cluster, deadline)

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
@@ -113,7 +113,7 @@ class Served:
     def own(self, number: int, *, delays: bool = False, cursor: CursorState | None = None) -> OwnedPartition:
         identity = CursorIdentity(TOPIC, number, "audit", "orders", "t" * 22, 1, 2, 10)
         terms = PartitionTerms(now_ms=self.clock.now_ms, delays=delays, chunks=self.dispatcher.chunk_assembly())
-        saved = Saved(identity.lineage(b"", 1, 0))
+        saved = SavedCursor(identity.lineage(b"", 1, 0))
         cursor = cursor or CursorState(0, 10)
         owned = self.owned[number] = OwnedPartition(self.slots[number], identity, cursor, saved, terms)
         name = CursorName(TOPIC, number, "audit")

@@ -10,7 +10,7 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.broker.transactions.records.views import BufferAccess
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher, near_ones
@@ -29,7 +29,7 @@ class Reading:
         for number in (0, 1):
             served.publish(*records(10), partition=number)
         fetcher = cast("Fetcher", served)
-        looking: OpenTransactions = served.dispatcher.looking
+        looking: TransactionWaits = served.dispatcher.looking
         self.reads = RedeliveryReads("orders", fetcher, looking, SAME_INCARNATION)
         self.ahead = DelayedPrefetch("orders", fetcher, served.clock)
 
@@ -169,7 +169,7 @@ def test_of_what_is_read_again_nothing_of_open_or_aborted_transactions_is_found(
     still_open = opened(0, life=where.incarnation)
     buffer.entries.put(is_open, still_open, where=where)
     buffer.entries.put(lost, aborted([1], life=where.incarnation), where=where)
-    looking = OpenTransactions("test", cast("BufferAccess", buffer), served.clock)
+    looking = TransactionWaits("test", cast("BufferAccess", buffer), served.clock)
     reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
     found = reads.read(owned, range(4))
     assert (sorted(found.records), found.gone) == ([2, 3], [1])
@@ -186,7 +186,7 @@ def test_of_what_was_read_ahead_nothing_of_aborted_transactions_is_found() -> No
     owned = served.owned[0]
     served.write(Record(), Record(headers={TXN: txn(1).to_bytes()}), Record())
     buffer.entries.put(txn(1), aborted([1], life=owned.committed.where.incarnation), where=owned.committed.where)
-    looking = OpenTransactions("test", cast("BufferAccess", buffer), served.clock)
+    looking = TransactionWaits("test", cast("BufferAccess", buffer), served.clock)
     reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
     reads.read(owned, [0])  # how large records are is known from now on
     assert list(reads.read(owned, [0], range(3)).records) == [0]

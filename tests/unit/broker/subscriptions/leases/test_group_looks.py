@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from pulsar_on_kafka.base.errors import AppendFailed
-from pulsar_on_kafka.broker.subscriptions.leases.group_monitor import GroupLooks, Seen
+from pulsar_on_kafka.broker.subscriptions.leases.group_monitor import GroupLooks, LiveMembers
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import HeardAgain
 
 
@@ -40,7 +40,7 @@ def test_there_is_a_look_every_second_or_more_often_where_somebody_hurries() -> 
     made, traffic = looks()
     made.ask(5.0, hurries=True)
     assert len(traffic.asked) == 1
-    assert made.seen() == Seen({"a"}, 5.0)
+    assert made.seen() == LiveMembers({"a"}, 5.0)
     assert made.seen() is None
     made.ask(5.9, hurries=False)
     made.ask(5.05, hurries=True)

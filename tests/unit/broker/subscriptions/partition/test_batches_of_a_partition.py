@@ -11,7 +11,7 @@ import pytest
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
@@ -47,7 +47,7 @@ class Record:
 def a_partition(cursor: CursorState | None = None) -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
-    return OwnedPartition(slot, identity, cursor or CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)))
+    return OwnedPartition(slot, identity, cursor or CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
 
 
 def a_consumer() -> Endpoint:

@@ -7,7 +7,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import MIN_RESERVE, DeliveryGuard, window_of
-from pulsar_on_kafka.broker.subscriptions.partition.isolation import BESIDE, BURST, DRAIN_S, FLOW, Place
+from pulsar_on_kafka.broker.subscriptions.partition.isolation import BESIDE, BURST, DRAIN_S, FLOW, ProcessLoad
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 HERE, THERE = "", "other"
@@ -20,8 +20,10 @@ def after_a_death(count: int) -> DeliveryGuard:
     return guard
 
 
-def place(process: str = HERE, out: int = 0, *, isolates: bool = True, new: bool = True, now_s: float = 0.0) -> Place:
-    return Place(process, out, isolates, new, now_s)
+def place(
+    process: str = HERE, out: int = 0, *, isolates: bool = True, new: bool = True, now_s: float = 0.0
+) -> ProcessLoad:
+    return ProcessLoad(process, out, isolates, new, now_s)
 
 
 def save(guard: DeliveryGuard, number: int) -> BitMap64:
@@ -30,7 +32,7 @@ def save(guard: DeliveryGuard, number: int) -> BitMap64:
     return suspects
 
 
-def granted(guard: DeliveryGuard, lowest: list[int], most: int | None, at: Place, number: int = 1) -> list[int]:
+def granted(guard: DeliveryGuard, lowest: list[int], most: int | None, at: ProcessLoad, number: int = 1) -> list[int]:
     """What may go out once a save was accepted that counts what was asked for."""
     assert guard.admit(lowest, most, at) == []
     save(guard, number)

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
-from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR, KeyOrder, Look, Waiting
+from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR, KeyOrder, UnackedMessages, Waiting
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import POINTS_PER_CONSUMER, HashRanges, KeySharedRule
 from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, murmur3_32
 from tests.seeds import first_of
@@ -366,7 +366,7 @@ class History:
         entries = [(offset, self.slot[offset], "x") for offset in mine if offset not in held]
         self.keys.read_back(name, upto, entries, [(offset, self.slot[offset]) for offset in held])
 
-    def look(self, name: str, limit: int) -> Look | None:
+    def look(self, name: str, limit: int) -> UnackedMessages | None:
         next_unacked = min(set(range(self.total + 1)) - self.done)
         return self.keys.look(name, limit, next_unacked, self.done.__contains__)
 

@@ -12,7 +12,7 @@ import pytest
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -44,7 +44,7 @@ def a_partition(start: int = 0, entries_per_ledger: int = 10, terms: PartitionTe
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, entries_per_ledger))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, entries_per_ledger)
     return OwnedPartition(
-        slot, identity, CursorState(start, entries_per_ledger), Saved(identity.lineage(b"", 1, 0)), terms
+        slot, identity, CursorState(start, entries_per_ledger), SavedCursor(identity.lineage(b"", 1, 0)), terms
     )
 
 

@@ -7,7 +7,7 @@ import random
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition import partition_saves
 from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
@@ -42,7 +42,7 @@ def test_many_neighbours_fit() -> None:
 
 def test_they_come_back_with_the_cursor_until_a_seek() -> None:
     store, identity = CursorStore(MemoryStateLog()), an_identity()
-    owned, _ = taken_over(store, identity, Recovered(CursorState(0, 10), None, "start"))
+    owned, _ = taken_over(store, identity, RecoveredCursor(CursorState(0, 10), None, "start"))
     owned.saves_seen = True
     owned.redeliveries.update({4: 2, 5: 1})
     assert not owned.dirty or owned.save_accepted(prepared(store, owned)) is not None

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed, PartitionSlot
@@ -39,7 +39,7 @@ class Record:
 def a_partition() -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
-    owned = OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)))
+    owned = OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
     owned.held.holdings = PendingAcks(CursorName(identity.topic, 0, "s"), CursorIncarnation(1, 2), "me", 1).held
     return owned
 

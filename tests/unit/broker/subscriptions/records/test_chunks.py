@@ -10,7 +10,7 @@ import pytest
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
@@ -286,7 +286,7 @@ def test_a_message_says_when_its_total_is_wrong() -> None:
 def a_partition(terms: PartitionTerms | None = None) -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
-    return OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)), terms)
+    return OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)), terms)
 
 
 def fill(owned: OwnedPartition, *names: str, start: int = 0) -> None:

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records import read_committed
-from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, look_over
@@ -169,13 +169,13 @@ class Access:
 class Looks:
     clock: PacedClock
     access: Access
-    looking: OpenTransactions
+    looking: TransactionWaits
 
 
 @pytest.fixture
 def looks(entries: Entries) -> Looks:
     clock, access = PacedClock(), Access(entries)
-    return Looks(clock, access, OpenTransactions("test", cast("BufferAccess", access), clock))
+    return Looks(clock, access, TransactionWaits("test", cast("BufferAccess", access), clock))
 
 
 def test_the_same_blocker_is_asked_about_in_growing_intervals(

@@ -8,8 +8,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import LATE_FOR_MS, MAX_KNOWN, Judged, TransactionBuffer
 from pulsar_on_kafka.broker.transactions.buffer.cleaning import KEPT_FOR_MS, UNSEALED_KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.broker.transactions.buffer.model import Met
-from pulsar_on_kafka.broker.transactions.buffer.verify import Finding, compare, rebuild
+from pulsar_on_kafka.broker.transactions.buffer.model import MetRecord
+from pulsar_on_kafka.broker.transactions.buffer.verify import BufferFinding, compare, rebuild
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -25,7 +25,7 @@ def entries() -> Entries:
     return Entries()
 
 
-def judge(reader: TransactionBuffer, entries: BufferEntries, met: list[Met], now_ms: int = 0) -> Judged:
+def judge(reader: TransactionBuffer, entries: BufferEntries, met: list[MetRecord], now_ms: int = 0) -> Judged:
     reader.learn(reader.unsettled(met), entries)
     return reader.judge(met, now_ms)
 
@@ -161,7 +161,7 @@ def test_runs_without_transactions_need_no_look() -> None:
 def test_reading_stops_at_the_first_record_of_an_open_transaction(entries: Entries) -> None:
     entries.put(T1, opened(4))
     reader = TransactionBuffer(HERE)
-    met = [Met(3, T2), Met(6, T1), Met(7, T2)]
+    met = [MetRecord(3, T2), MetRecord(6, T1), MetRecord(7, T2)]
     assert reader.unsettled(met) == [T2, T1]
     assert judge(reader, entries, met).upto == 6, "what lies between the bound and its first record is readable"
     assert reader.unsettled(met[1:]) == [T1], "a transaction that is over is not asked for again"
@@ -177,7 +177,7 @@ def test_the_order_that_counts_is_that_of_first_records_not_of_ids(entries: Entr
     """
     for which in (T1, T3):
         entries.put(which, opened(0))
-    met = [Met(0, T3), Met(1, T1), Met(2, T3)]
+    met = [MetRecord(0, T3), MetRecord(1, T1), MetRecord(2, T3)]
     reader = TransactionBuffer(HERE)
     assert judge(reader, entries, met).upto == 0
     entries.drop(T1, opened(0))  # the smaller id commits, though it wrote later
@@ -196,7 +196,7 @@ def test_the_order_that_counts_is_that_of_first_records_not_of_ids(entries: Entr
 
 def test_records_of_an_aborted_transaction_are_left_out_even_unknown_ones(entries: Entries) -> None:
     entries.put(T1, aborted([4], sealed=False, bound=4))
-    judged = judge(TransactionBuffer(HERE), entries, [Met(4, T1), Met(6, T1), Met(7, T2)])
+    judged = judge(TransactionBuffer(HERE), entries, [MetRecord(4, T1), MetRecord(6, T1), MetRecord(7, T2)])
     assert judged == Judged(None, BitMap64([4, 6]), {})
     snapshot = entries.snapshot(HERE)
     assert [snapshot.is_readable(offset, which) for offset, which in ((4, T1), (5, None), (6, T1), (7, T2))] == [
@@ -213,12 +213,12 @@ def test_a_sealed_entry_needs_no_headers(entries: Entries) -> None:
 
 def test_a_record_behind_its_transactions_marker_is_late_and_never_readable(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
-    judged = judge(reader, entries, [Met(0, T1), Met(1, T1, ended=True), Met(2, T1)])
+    judged = judge(reader, entries, [MetRecord(0, T1), MetRecord(1, T1, ended=True), MetRecord(2, T1)])
     assert judged == Judged(None, BitMap64([2]), {T1: BitMap64([2])})
-    assert judge(reader, entries, [Met(9, T1)]).excluded == BitMap64([9]), "also in a later run"
+    assert judge(reader, entries, [MetRecord(9, T1)]).excluded == BitMap64([9]), "also in a later run"
     entries.put(T1, void([2, 9]))
     behind = TransactionBuffer(HERE)
-    assert judge(behind, entries, [Met(2, T1), Met(9, T1)]) == Judged(None, BitMap64([2, 9]), {})
+    assert judge(behind, entries, [MetRecord(2, T1), MetRecord(9, T1)]) == Judged(None, BitMap64([2, 9]), {})
     assert not entries.snapshot(HERE).is_readable(9, T1)
     assert entries.void_of_session(HERE, T1, "aa") == BitMap64([2, 9])
     assert entries.void_of_session(HERE, T1, "bb") == BitMap64()
@@ -228,14 +228,14 @@ def test_behind_a_record_that_is_void_all_of_its_transaction_is_late(entries: En
     """Who began behind the marker, and asked before the others were put on record."""
     entries.put(T1, void([5]))
     reader = TransactionBuffer(HERE)
-    assert judge(reader, entries, [Met(5, T1)]).excluded == BitMap64([5])
-    later = judge(reader, entries, [Met(7, T1, more=(9,))])
+    assert judge(reader, entries, [MetRecord(5, T1)]).excluded == BitMap64([5])
+    later = judge(reader, entries, [MetRecord(7, T1, more=(9,))])
     assert (later.excluded, later.late) == (BitMap64([7, 9]), {T1: BitMap64([7, 9])})
 
 
 def test_what_was_read_again_after_a_rewind_is_not_late(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
-    met = [Met(0, T1), Met(1, T1, ended=True)]
+    met = [MetRecord(0, T1), MetRecord(1, T1, ended=True)]
     judge(reader, entries, met)
     reader.rewind()
     assert judge(reader, entries, met) == Judged(None, BitMap64(), {})
@@ -243,16 +243,16 @@ def test_what_was_read_again_after_a_rewind_is_not_late(entries: Entries) -> Non
 
 def test_passed_markers_are_forgotten_after_an_hour_or_two(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
-    judge(reader, entries, [Met(0, T1, ended=True)])
-    assert judge(reader, entries, [Met(1, T1)], LATE_FOR_MS).late
-    assert not judge(reader, entries, [Met(2, T1)], 2 * LATE_FOR_MS).late
+    judge(reader, entries, [MetRecord(0, T1, ended=True)])
+    assert judge(reader, entries, [MetRecord(1, T1)], LATE_FOR_MS).late
+    assert not judge(reader, entries, [MetRecord(2, T1)], 2 * LATE_FOR_MS).late
 
 
 def test_outcomes_are_kept_of_the_last_ones_and_every_run_gets_through(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
-    met = [Met(number, txn(number)) for number in range(MAX_KNOWN + 500)]
+    met = [MetRecord(number, txn(number)) for number in range(MAX_KNOWN + 500)]
     assert judge(reader, entries, met).upto is None
-    again = [Met(met[-1].offset + 1 + number, which.txn) for number, which in enumerate(met)]
+    again = [MetRecord(met[-1].offset + 1 + number, which.txn) for number, which in enumerate(met)]
     assert len(reader.unsettled(again)) == 500
 
 
@@ -346,7 +346,7 @@ def test_what_was_aborted_in_a_topic_that_is_gone_goes_when_nothing_comes_late_a
 # Verifying ------------------------------------------------------------------------------------------------------------
 
 
-def findings(entries: Entries, met: list[Met], log_start: int = 0) -> list[tuple[Finding, int, list[int]]]:
+def findings(entries: Entries, met: list[MetRecord], log_start: int = 0) -> list[tuple[BufferFinding, int, list[int]]]:
     return [
         (found.finding, found.txn.least_bits, list(found.offsets))
         for found in compare(HERE, rebuild(met), log_start, entries)
@@ -357,38 +357,54 @@ def test_a_true_buffer_has_no_differences(entries: Entries) -> None:
     entries.put(T2, aborted([1, 3], bound=1))
     entries.put(T3, opened(4))
     entries.put(T1, void([6]))
-    met = [Met(0, T1), Met(1, T2), Met(2, T1, ended=True), Met(3, T2), Met(4, T3), Met(5, T2, ended=False), Met(6, T1)]
+    met = [
+        MetRecord(0, T1),
+        MetRecord(1, T2),
+        MetRecord(2, T1, ended=True),
+        MetRecord(3, T2),
+        MetRecord(4, T3),
+        MetRecord(5, T2, ended=False),
+        MetRecord(6, T1),
+    ]
     assert findings(entries, met) == []
 
 
 @pytest.mark.parametrize(
     ("met", "finding", "offsets"),
     [
-        ([Met(0, T1), Met(1, T1, ended=True), Met(2, T1, ended=False)], Finding.TWO_OUTCOMES, [0]),
-        ([Met(0, T1), Met(1, T1, ended=False)], Finding.ABORTED_BUT_READABLE, [0]),
-        ([Met(0, T1)], Finding.NO_OUTCOME, [0]),
-        ([Met(0, T1), Met(1, T1, ended=True), Met(2, T1)], Finding.LATE_NOT_VOID, [2]),
-        ([Met(5, T2), Met(6, T2, ended=True)], Finding.COMMITTED_BUT_ABORTED, [5]),
-        ([Met(5, T2), Met(6, T2), Met(7, T2, ended=False)], Finding.OFFSETS_MISSING, [6]),
-        ([Met(7, T2, ended=False)], Finding.OFFSETS_TOO_MANY, [5]),
-        ([Met(4, T2), Met(5, T2), Met(7, T2, ended=False)], Finding.BOUND_TOO_HIGH, [4]),
-        ([Met(8, T3), Met(9, T3, ended=True)], Finding.STILL_OPEN, [8]),
-        ([Met(7, T3)], Finding.BOUND_TOO_HIGH, [7]),
+        (
+            [MetRecord(0, T1), MetRecord(1, T1, ended=True), MetRecord(2, T1, ended=False)],
+            BufferFinding.TWO_OUTCOMES,
+            [0],
+        ),
+        ([MetRecord(0, T1), MetRecord(1, T1, ended=False)], BufferFinding.ABORTED_BUT_READABLE, [0]),
+        ([MetRecord(0, T1)], BufferFinding.NO_OUTCOME, [0]),
+        ([MetRecord(0, T1), MetRecord(1, T1, ended=True), MetRecord(2, T1)], BufferFinding.LATE_NOT_VOID, [2]),
+        ([MetRecord(5, T2), MetRecord(6, T2, ended=True)], BufferFinding.COMMITTED_BUT_ABORTED, [5]),
+        ([MetRecord(5, T2), MetRecord(6, T2), MetRecord(7, T2, ended=False)], BufferFinding.OFFSETS_MISSING, [6]),
+        ([MetRecord(7, T2, ended=False)], BufferFinding.OFFSETS_TOO_MANY, [5]),
+        ([MetRecord(4, T2), MetRecord(5, T2), MetRecord(7, T2, ended=False)], BufferFinding.BOUND_TOO_HIGH, [4]),
+        ([MetRecord(8, T3), MetRecord(9, T3, ended=True)], BufferFinding.STILL_OPEN, [8]),
+        ([MetRecord(7, T3)], BufferFinding.BOUND_TOO_HIGH, [7]),
     ],
 )
-def test_each_difference_is_found(entries: Entries, met: list[Met], finding: Finding, offsets: list[int]) -> None:
+def test_each_difference_is_found(
+    entries: Entries, met: list[MetRecord], finding: BufferFinding, offsets: list[int]
+) -> None:
     entries.put(T2, aborted([5], bound=5))
     entries.put(T3, opened(8))
     found = [item for item in findings(entries, met) if item[1] == met[-1].txn.least_bits]
     assert (finding, met[-1].txn.least_bits, offsets) in found
-    assert finding.is_harmless == (finding is Finding.STILL_OPEN)
+    assert finding.is_harmless == (finding is BufferFinding.STILL_OPEN)
     assert str(compare(HERE, rebuild(met), 0, entries)[0]).startswith("transaction (562949953421312,")
 
 
 def test_void_records_whose_marker_is_gone_from_the_log_are_no_difference(entries: Entries) -> None:
     entries.put(T1, void([6]))
-    assert findings(entries, [Met(6, T1)], log_start=5) == []
-    assert findings(entries, [Met(5, T1), Met(6, T1, ended=True)]) == [(Finding.VOID_NOT_LATE, 1, [6])]
+    assert findings(entries, [MetRecord(6, T1)], log_start=5) == []
+    assert findings(entries, [MetRecord(5, T1), MetRecord(6, T1, ended=True)]) == [
+        (BufferFinding.VOID_NOT_LATE, 1, [6])
+    ]
 
 
 def test_keys_of_a_kind_are_found_whoever_wrote_them(entries: Entries) -> None:

@@ -7,24 +7,24 @@ from concurrent.futures import Future
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
-from pulsar_on_kafka.broker.transactions.coordinator.rules import Admission
-from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka.broker.transactions.coordinator.rules import TransactionAdmission
+from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End
 
 
 def test_beside_a_broker_nearby_few_are_begun_at_once_and_more_where_a_turn_takes_long_anyway() -> None:
-    admission = Admission()
+    admission = TransactionAdmission()
     assert admission.begins == 4
     admission.appended(0.0007, 1000.0)
     assert admission.begins == 4
-    far = Admission()
+    far = TransactionAdmission()
     far.appended(0.010, 1000.0)
     assert far.begins == 40
 
 
 def test_one_slow_append_says_nothing_and_a_network_that_became_slower_is_noticed() -> None:
-    admission = Admission()
+    admission = TransactionAdmission()
     for second in range(20):
         admission.appended(0.5 if second % 2 else 0.001, 1000.0 + second)
     assert admission.begins == 4
@@ -35,8 +35,8 @@ def test_one_slow_append_says_nothing_and_a_network_that_became_slower_is_notice
     assert admission.begins == 4, "and one that became faster at once"
 
 
-def waiting(wish: Begin | End, deadline: Deadline | None = None) -> Waiting:
-    return Waiting(wish, future=Future[TxnId](), deadline=deadline or Deadline.never())
+def waiting(wish: Begin | End, deadline: Deadline | None = None) -> WaitingCommand:
+    return WaitingCommand(wish, future=Future[TxnId](), deadline=deadline or Deadline.never())
 
 
 def test_whoever_is_in_the_middle_of_a_transaction_comes_first() -> None:

@@ -11,15 +11,15 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, MetRecord
 from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.broker.transactions.effects.outcome_writer import (
     CLOCKS_DIFFER_MS,
     MAX_LATE_MS,
     LoggedOutcomes,
-    Look,
     LookBudget,
+    PartitionScan,
 )
 from pulsar_on_kafka.broker.transactions.records.outcomes import Ended, PartitionsFailed
 from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
@@ -89,13 +89,15 @@ class Data:
         if not self.refusing.isdisjoint(markers):
             raise PartitionsFailed(self.refusing.intersection(markers), "no leader")
 
-    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+    def look_through(
+        self, looks: Sequence[PartitionScan], deadline: Deadline
+    ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
         self.looked += [look.where for look in looks]
         return {look.where: self._found(look) for look in looks}
 
-    def _found(self, look: Look) -> Mapping[TxnId, Rebuilt]:
+    def _found(self, look: PartitionScan) -> Mapping[TxnId, Rebuilt]:
         records = enumerate(self.partition(*look.where)[look.start : look.end], look.start)
-        return rebuild(Met(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns and txn)
+        return rebuild(MetRecord(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns and txn)
 
     def markers(self) -> list[tuple[TxnId | None, bool]]:
         return [(txn, marker) for txn, marker in self.partition(TOPIC, 1) if marker is not None]

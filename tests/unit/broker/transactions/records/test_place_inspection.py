@@ -7,7 +7,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.transactions.records.inspection import (
     MAX_RANGES,
-    OnRecord,
+    BufferedState,
     PartitionBufferStats,
     all_in_buffer,
     all_in_pending_acks,
@@ -40,16 +40,16 @@ def test_each_kind_of_entry_is_told(entries: Entries) -> None:
     entries.put(T2, aborted([5, 6, 9], sealed=False, bound=4))
     entries.put(T3, void([12]))
     first, second, third = all_in_buffer(entries, HERE)
-    assert (first.txn, first.on_record, first.lower_bound, first.records) == (T1, OnRecord.OPEN, 8, 0)
-    assert (second.on_record, second.lower_bound, second.records) == (OnRecord.ABORTED, 4, 3)
+    assert (first.txn, first.on_record, first.lower_bound, first.records) == (T1, BufferedState.OPEN, 8, 0)
+    assert (second.on_record, second.lower_bound, second.records) == (BufferedState.ABORTED, 4, 3)
     assert (second.ranges, second.sealed) == (((5, 6), (9, 9)), False)
-    assert (third.on_record, third.lower_bound, third.ranges) == (OnRecord.NOTHING, None, ((12, 12),))
+    assert (third.on_record, third.lower_bound, third.ranges) == (BufferedState.NOTHING, None, ((12, 12),))
 
 
 def test_an_open_that_is_over_holds_nothing_up_any_more(entries: Entries) -> None:
     entries.put(T1, opened(10))
     entries.low(1)
-    assert in_buffer(entries, HERE, T1).on_record is OnRecord.NOTHING
+    assert in_buffer(entries, HERE, T1).on_record is BufferedState.NOTHING
     assert buffer_stats(entries, HERE) == PartitionBufferStats(
         HERE.topic, 0, ongoing=0, bound=None, aborted=0, unsealed=0, excluded=0, entries=1, waiting=1
     )
@@ -61,8 +61,11 @@ def test_what_is_open_in_a_former_life_holds_this_one_and_what_is_aborted_waits_
     entries.put(T1, opened(10, life=HERE.incarnation - 1))
     entries.put(T2, aborted([4], life=HERE.incarnation - 1))
     found = in_buffer(entries, HERE, T1)
-    assert (found.on_record, found.lower_bound, found.former_lives) == (OnRecord.OPEN, 0, 1)
-    assert (in_buffer(entries, HERE, T2).on_record, in_buffer(entries, HERE, T2).former_lives) == (OnRecord.NOTHING, 1)
+    assert (found.on_record, found.lower_bound, found.former_lives) == (BufferedState.OPEN, 0, 1)
+    assert (in_buffer(entries, HERE, T2).on_record, in_buffer(entries, HERE, T2).former_lives) == (
+        BufferedState.NOTHING,
+        1,
+    )
     stats = buffer_stats(entries, HERE)
     assert (stats.ongoing, stats.bound, stats.aborted, stats.waiting) == (1, 0, 0, 1)
 

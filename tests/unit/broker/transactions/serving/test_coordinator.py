@@ -13,7 +13,12 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import CoordinatorMeter
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.records.outcomes import (
+    Announcement,
+    Ended,
+    OpenedTransaction,
+    PartitionsFailed,
+)
 from pulsar_on_kafka.broker.transactions.serving.coordinator import Coordinator
 from pulsar_on_kafka.broker.transactions.serving.coordinator_client import REQUEST_LIFE_MS, RemoteCoordinator
 from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog
@@ -106,7 +111,7 @@ class Effects:
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         wanted = [each for _, partitions in participants for each in partitions]
         self._check(wanted)
         self._check_slow(wanted)
@@ -114,7 +119,7 @@ class Effects:
             if each.topic in self.gone:
                 raise errors.NoSuchTopic(f"{each.topic} was deleted")
         self.done.extend(("open", txn, True) for txn, _ in participants)
-        return {(txn, each): Opened(1, 0) for txn, partitions in participants for each in partitions}
+        return {(txn, each): OpenedTransaction(1, 0) for txn, partitions in participants for each in partitions}
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.again.extend((each.txn, each.again) for each in ended)
@@ -130,7 +135,7 @@ class Effects:
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
-    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+    ) -> dict[tuple[TxnId, TopicPartition], OpenedTransaction]:
         opened = self.announce(along, session, deadline)
         self.done.extend(("settle", each.txn, each.committed) for each in ended)
         return opened

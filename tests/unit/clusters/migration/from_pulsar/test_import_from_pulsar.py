@@ -20,7 +20,7 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
     PulsarTopic,
     namespace_policies,
 )
-from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, OriginOfCopies, PulsarMessage, copies
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Acknowledged, Position, place_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarAddress
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import schema_of, separates_keys
@@ -220,16 +220,18 @@ def test_policies_that_act_here_and_those_that_do_not() -> None:
 
 def test_separated_keys_are_read_from_base64() -> None:
     entry = Entry(Position(1, 2), "p", 5, [PulsarMessage(b"v", "a2V5")])
-    (record,) = copies(entry, Origin("pulsar:old", 0, 1), None, True, 1000, "")
+    (record,) = copies(entry, OriginOfCopies("pulsar:old", 0, 1), None, True, 1000, "")
     assert record.key == b"key"
     with pytest.raises(MappingError, match="no base64"):
-        copies(Entry(Position(1, 2), "p", 5, [PulsarMessage(b"v", "?")]), Origin("o", 0, 1), None, True, 1000, "")
+        copies(
+            Entry(Position(1, 2), "p", 5, [PulsarMessage(b"v", "?")]), OriginOfCopies("o", 0, 1), None, True, 1000, ""
+        )
 
 
 def test_a_batch_that_fits_no_record_is_refused() -> None:
     entry = Entry(Position(1, 2), "p", 5, [PulsarMessage(bytes(600)), PulsarMessage(bytes(600))])
     with pytest.raises(MappingError, match="a batch of"):
-        copies(entry, Origin("o", 0, 1), None, False, 1000, "")
+        copies(entry, OriginOfCopies("o", 0, 1), None, False, 1000, "")
 
 
 def test_the_later_of_two_workers_goes_on() -> None:

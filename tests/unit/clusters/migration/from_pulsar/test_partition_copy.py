@@ -12,9 +12,9 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages
 from pulsar_on_kafka.clusters.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
-from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, Origin, PulsarMessage
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, OriginOfCopies, PulsarMessage
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Position, place_of
 
 NEVER = Deadline.never()
@@ -57,8 +57,8 @@ class There:
 
     topic = SimpleNamespace(kafka_topic="k", name="t")
 
-    def __init__(self, sending: Sending, has: Copied) -> None:
-        self.saved: list[tuple[Copied, bool]] = []
+    def __init__(self, sending: Sending, has: CopiedMessages) -> None:
+        self.saved: list[tuple[CopiedMessages, bool]] = []
         self.chunked = False
         self._sending = sending
         self._has = has
@@ -67,10 +67,10 @@ class There:
     def producer(self) -> Sending:
         return self._sending
 
-    def take_over(self, partition: int, epoch: int, deadline: Deadline) -> Copied:
+    def take_over(self, partition: int, epoch: int, deadline: Deadline) -> CopiedMessages:
         return self._has
 
-    def save(self, partition: int, epoch: int, copied: Copied, deadline: Deadline, *, final: bool) -> None:
+    def save(self, partition: int, epoch: int, copied: CopiedMessages, deadline: Deadline, *, final: bool) -> None:
         self.saved.append((copied, final))
 
     def more_than_plain(self, topic: Any, deadline: Deadline, *, chunks: bool) -> None:
@@ -83,33 +83,33 @@ class Schemas:
 
 
 def copy_to(there: There, most_bytes: int = 1_000) -> PartitionCopy:
-    copy = PartitionCopy(cast("Any", there), 0, Origin("pulsar:old", 0, 1), cast("Any", Schemas()), most_bytes)
+    copy = PartitionCopy(cast("Any", there), 0, OriginOfCopies("pulsar:old", 0, 1), cast("Any", Schemas()), most_bytes)
     copy.take_over(lambda: None, NEVER)
     return copy
 
 
 def test_what_a_former_run_copied_is_not_sent_again() -> None:
     sending = Sending()
-    there = There(sending, Copied(place(1), 50, BitMap64([place(3)])))
+    there = There(sending, CopiedMessages(place(1), 50, BitMap64([place(3)])))
     copy = copy_to(there)
     copy.copy([entry(number) for number in range(5)])
     assert len(sending.sent) == 2  # 2 and 4
     assert copy.counts == CopiedCounts(entries=2, messages=2, records=2, bytes=copy.counts.bytes)
-    assert there.saved == [(Copied(place(4), 102), True)]
+    assert there.saved == [(CopiedMessages(place(4), 102), True)]
 
 
 def test_a_message_that_is_cut_counts_when_all_of_it_is_there() -> None:
     sending = Sending()
-    there = There(sending, Copied(-1, 0))
+    there = There(sending, CopiedMessages(-1, 0))
     copy = copy_to(there)
     copy.copy([entry(1, size=2_500)])
     assert there.chunked
     assert (copy.counts.entries, copy.counts.records) == (1, len(sending.sent))
-    assert there.saved == [(Copied(place(1), 100 + len(sending.sent)), True)]
+    assert there.saved == [(CopiedMessages(place(1), 100 + len(sending.sent)), True)]
 
 
 def test_what_the_cluster_does_not_take_ends_the_run_and_is_not_on_record() -> None:
-    there = There(Sending(refused=KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), Copied(-1, 0))
+    there = There(Sending(refused=KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), CopiedMessages(-1, 0))
     copy = copy_to(there)
     with pytest.raises(errors.StoreError, match="copying to k-0"):
         copy.copy([entry(1), entry(2)])

@@ -12,9 +12,9 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
-    Answer,
     CloseConsumers,
     CursorLife,
+    CursorReply,
     CursorTransactionRequest,
     Request,
     SaveNow,
@@ -50,7 +50,7 @@ WISHES = st.one_of(
     st.just(CloseConsumers()),
 )
 REQUESTS = st.builds(Request, IDS, LIVES, WISHES)
-ANSWERS = st.builds(Answer, IDS, NUMBERS, st.text(max_size=50), st.sampled_from(["", "TransactionConflict"]))
+ANSWERS = st.builds(CursorReply, IDS, NUMBERS, st.text(max_size=50), st.sampled_from(["", "TransactionConflict"]))
 ACKS = st.builds(
     TxnAck, st.sets(NUMBERS, max_size=5).map(BitMap64), st.dictionaries(NUMBERS, BATCH_ACKS, max_size=3),
     st.none() | NUMBERS.map(CumulativeAck),
@@ -71,7 +71,7 @@ def test_a_request_of_a_transaction_comes_back_as_it_was(request: CursorTransact
 
 
 @given(ANSWERS)
-def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
+def test_an_answer_comes_back_as_it_was(answer: CursorReply) -> None:
     assert decode(encode_answer(answer)) == answer
 
 

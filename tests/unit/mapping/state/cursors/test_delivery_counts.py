@@ -7,7 +7,7 @@ import random
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import Marker, decode_index, encode_index
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
@@ -61,4 +61,4 @@ def test_what_is_cut_or_changed_is_corrupt_or_something_else(seed: int) -> None:
     out = bytearray()
     DELIVERIES.write(out, some(rng))
     with pytest.raises(CorruptRecord):
-        DELIVERIES.read(Reader(bytes(out[: rng.randrange(len(out))]), "cut"))
+        DELIVERIES.read(ByteReader(bytes(out[: rng.randrange(len(out))]), "cut"))

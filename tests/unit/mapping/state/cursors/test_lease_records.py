@@ -11,7 +11,7 @@ from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.layouts import write_bitmap
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import Answer, CursorLife, encode_answer
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife, CursorReply, encode_answer
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
@@ -98,7 +98,7 @@ def test_leases_of_others_and_reports_are_passed_over() -> None:
 
 
 def test_requests_in_the_same_topic_are_of_another_kind() -> None:
-    assert decode(encode_answer(Answer(b"12345678"))) is None
+    assert decode(encode_answer(CursorReply(b"12345678"))) is None
     assert decode(b"") is None
 
 
