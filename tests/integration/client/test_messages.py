@@ -127,19 +127,6 @@ def test_entry_ids_count_from_zero_and_ledgers_follow(
     assert ids == sorted(ids, key=lambda found: (found.ledger_id(), found.entry_id()))
 
 
-def test_sequence_ids_count_from_the_initial_one(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    producer = client.create_producer(topic)
-    assert producer.last_sequence_id() == -1
-    producer.send(b"x")
-    producer.send(b"x")
-    assert producer.last_sequence_id() == 1
-    later = client.create_producer(topic, initial_sequence_id=7)
-    assert later.last_sequence_id() == 7
-    later.send(b"x")
-    assert later.last_sequence_id() == 8
-
-
 def test_names_that_are_not_given(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     first, second = client.create_producer(topic), client.create_producer(topic)
@@ -313,15 +300,6 @@ def test_a_full_queue_is_told_to_the_callback(client: pulsar.Client, unique: Uni
     assert len(answers) == 50
     assert set(answers) == {pulsar.Result.Ok, pulsar.Result.ProducerQueueIsFull}
     producer.send(b"x")
-
-
-def test_a_full_queue_is_waited_for(client: pulsar.Client, unique: Unique) -> None:
-    producer = client.create_producer(unique(), max_pending_messages=1, block_if_queue_full=True)
-    answers: list[pulsar.Result] = []
-    for _ in range(30):
-        producer.send_async(b"x", lambda result, _message_id: answers.append(result))
-    producer.flush()
-    assert answers == [pulsar.Result.Ok] * 30
 
 
 def test_a_message_above_the_limit_is_too_big_at_once(client: pulsar.Client, unique: Unique) -> None:
@@ -511,12 +489,6 @@ def test_seek_on_a_partitioned_topic(client: pulsar.Client, admin: AdminClient, 
     assert nothing_comes(consumer)
     with pytest.raises(pulsar.OperationNotSupported):
         consumer.get_last_message_id()
-
-
-@pytest.mark.parametrize("target", ["x", 1.5, None])
-def test_seek_to_something_else_is_a_value_error(client: pulsar.Client, unique: Unique, target: Any) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        client.subscribe(unique(), "s").seek(target)
 
 
 def test_a_seek_right_after_subscribe_works(client: pulsar.Client, unique: Unique) -> None:

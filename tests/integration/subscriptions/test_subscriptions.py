@@ -80,16 +80,6 @@ def test_memberships_are_forgotten_with_their_last_consumer(client: pulsar.Clien
     client.subscribe(topic, "a").close()
 
 
-def test_cumulative_ack_on_shared_is_refused(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 2)
-    message = receive(consumer, 2)[1]
-    for target in (message, message.message_id()):
-        with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
-            consumer.acknowledge_cumulative(target)
-
-
 # Redelivery -----------------------------------------------------------------------------------------------------------
 
 
@@ -396,26 +386,6 @@ def test_receive_async_is_answered_in_order_and_on_close(client: pulsar.Client, 
     consumer.close()
     until(lambda: len(answers) == 3, "the third answer")
     assert answers[2] == (pulsar.Result.AlreadyClosed, None)
-
-
-def test_close_wakes_a_blocked_receive(client: pulsar.Client, unique: Unique) -> None:
-    consumer = client.subscribe(unique(), "s")
-    raised: list[BaseException] = []
-    started = threading.Event()
-
-    def wait() -> None:
-        started.set()
-        try:
-            consumer.receive()
-        except pulsar.AlreadyClosed as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    started.wait(5)
-    consumer.close()
-    thread.join(15)
-    assert len(raised) == 1
 
 
 def test_many_threads_receive_and_acknowledge(client: pulsar.Client, unique: Unique) -> None:
