@@ -30,9 +30,6 @@ ALLOWED = {
     "docs/testing.md": 2,
     "docs/tracing.md": 3,
     "docs/workers.md": 14,
-    "layer/pulsar_on_kafka/base/README.md": 3,
-    "layer/pulsar_on_kafka/embedded/README.md": 5,
-    "layer/pulsar_on_kafka/schema/README.md": 1,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
     "mapping/decisions/0003-record-headers.md": 2,
@@ -64,6 +61,4 @@ ALLOWED = {
     "mapping/decisions/0030-hashing-schemes.md": 4,
     "mapping/decisions/0031-fences-of-producer-names.md": 8,
     "tests/benchmarks/method.md": 34,
-    "tests/chaos/README.md": 9,
-    "tests/compat/harness/README.md": 1,
 }
