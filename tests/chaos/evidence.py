@@ -78,7 +78,7 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class EvidenceLine:
     """Any other line."""
 
     kind: str
@@ -95,7 +95,7 @@ class Testimony:
     path: Path
     receipts: list[Receipt] = field(default_factory=list)
     hand_outs: list[HandOut] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
+    said: list[EvidenceLine] = field(default_factory=list)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     seeks: list[Seek] = field(default_factory=list)
     acknowledged: dict[Position, float] = field(default_factory=dict)
@@ -156,13 +156,13 @@ class Testimony:
         else:
             if kind == "K" and self._seeking is not None:
                 self._seeking.end = at
-            self.said.append(Said(kind, self._lines, at, " ".join(words)))
+            self.said.append(EvidenceLine(kind, self._lines, at, " ".join(words)))
 
-    def of_kind(self, kind: str) -> Iterator[Said]:
+    def of_kind(self, kind: str) -> Iterator[EvidenceLine]:
         return (said for said in self.said if said.kind == kind)
 
     def count(self, kind: str) -> int:
         return sum(1 for _ in self.of_kind(kind))
 
-    def last(self, kinds: str) -> Said | None:
+    def last(self, kinds: str) -> EvidenceLine | None:
         return next((said for said in reversed(self.said) if said.kind in kinds), None)

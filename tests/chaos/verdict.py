@@ -23,7 +23,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from tests.chaos.evidence import NEVER, HandOut, Position, Receipt, Said
+from tests.chaos.evidence import NEVER, EvidenceLine, HandOut, Position, Receipt
 from tests.chaos.history import History
 from tests.chaos.outside import Entries, Sample
 from tests.chaos.processes import WorkerProcess
@@ -102,7 +102,7 @@ class Case:
         self._ordered = ordered
         self._receipts: list[Receipt] = []
         self._hand_outs: list[HandOut] = []
-        self._ownership: dict[tuple[str, int], list[Said]] = {}
+        self._ownership: dict[tuple[str, int], list[EvidenceLine]] = {}
         self._takeovers: dict[int, list[tuple[int, float, str]]] = defaultdict(list)
         for worker in workers:
             testimony = worker.look()
@@ -224,7 +224,7 @@ class Case:
         on_its_way = self._ordered and not self._owns(handed.worker, handed) and handed.at - since < _ON_ITS_WAY_S
         return on_its_way or any(stopped <= since <= resumed for stopped, resumed in stops)
 
-    def _about(self, worker: str, partition: int) -> list[Said]:
+    def _about(self, worker: str, partition: int) -> list[EvidenceLine]:
         """What it said of having the partition and of having it no more."""
         if (worker, partition) not in self._ownership:
             self._ownership[worker, partition] = [

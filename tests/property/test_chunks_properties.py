@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, ChunkRules
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
@@ -218,7 +218,7 @@ class Subscription:
         self.take_over()
 
     def take_over(self) -> None:
-        slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 4))
+        slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 4))
         identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 4)
         terms = PartitionTerms(self, chunks=ChunkAssembly(lambda: self.rules, lambda: self.now))
         self.owned = OwnedPartition(slot, identity, self.cursor, SavedCursor(identity.lineage(b"", 1, 0)), terms)

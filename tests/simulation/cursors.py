@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.cursor.segments import MARKER_SEGMENT
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -66,7 +66,7 @@ def owned_by(
     identity: CursorIdentity, state: CursorState, saved: SavedCursor | None = None, terms: PartitionTerms | None = None
 ) -> OwnedPartition:
     """By its first owner, or by one that accepted the save of its take-over."""
-    slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
+    slot = PartitionAcks(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
     return OwnedPartition(slot, identity, state, saved or SavedCursor(identity.lineage(new_session(), 1, 0)), terms)
 
 

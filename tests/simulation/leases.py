@@ -26,11 +26,15 @@ from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.leases.acks import LeasedAcks
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain, LeaseTerms
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import (
+    LeaseTerms,
+    ReceivedLeaseRecord,
+    RereadLeaseRecords,
+)
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
@@ -257,14 +261,14 @@ def world_version(world: World) -> int:
 class Traffic:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.hear: Callable[[Sequence[Heard]], None] = lambda records: None
+        self.hear: Callable[[Sequence[ReceivedLeaseRecord]], None] = lambda records: None
         self.at: int | None = None
         """What it hears next; None until its reader stands anywhere."""
         self.answers: list[Callable[[], None]] = []
         self.may_lease: Callable[[], bool] = lambda: True
         """Whoever owns the partition next would ask who holds something of it."""
 
-    def listen(self, hear: Callable[[Sequence[Heard]], None], patience: Callable[[], bool]) -> None:
+    def listen(self, hear: Callable[[Sequence[ReceivedLeaseRecord]], None], patience: Callable[[], bool]) -> None:
         self.hear = hear
 
     def hear_from_here(self) -> None:
@@ -275,8 +279,8 @@ class Traffic:
     def is_behind(self) -> bool:
         return self.at is None or self.at < len(self.world.deliveries)
 
-    def read(self, start: int, most: int) -> Future[HeardAgain]:
-        answer = Future[HeardAgain]()
+    def read(self, start: int, most: int) -> Future[RereadLeaseRecords]:
+        answer = Future[RereadLeaseRecords]()
 
         def now() -> None:
             log = self.world.deliveries
@@ -284,7 +288,7 @@ class Traffic:
                 answer.set_exception(AppendFailed("no"))
                 return
             upto = min(len(log), start + most)
-            answer.set_result(HeardAgain([(offset, *log[offset]) for offset in range(start, upto)], upto))
+            answer.set_result(RereadLeaseRecords([(offset, *log[offset]) for offset in range(start, upto)], upto))
 
         self.answers.append(now)
         return answer
@@ -419,7 +423,7 @@ class Inbox(Endpoint):
         super().deliver(deliveries)
         assert len(self.queue) <= self.capacity, f"{self.name} of {self.capacity} got {len(self.queue)}"
 
-    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+    def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
         self.run_end = None
         return super().discard(slot)
 
@@ -483,7 +487,7 @@ class Process:
         self.traffic.may_lease = lambda: world.owner is not self or world.says_leased
         self.store = CursorStore(world.state_log)
         self.session = new_session()
-        self.slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
+        self.slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned: dict[int, OwnedPartition] = {}
         self.consumers: list[Endpoint] = []
         handle = cast(

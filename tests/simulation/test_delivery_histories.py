@@ -33,7 +33,7 @@ from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.memory_log import MemoryStateLog
@@ -156,7 +156,7 @@ class Process:
         saved = found.saved or SavedCursor(save.saved.lineage)
         self.member.commit({0: save.commit})
         world.perhaps_die()
-        slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
+        slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
         self.saver = CursorSaver(
             "audit", self.store, world, cast("Any", self.member), {0: self.owned}, SubscriptionMeter()

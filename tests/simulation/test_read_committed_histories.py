@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.batches import is_marker
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable, ReaderChunks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -118,7 +118,7 @@ class Consumer:
     def __init__(self, log: Log) -> None:
         self.log = log
         identity = CursorIdentity(HERE.topic, 0, "s", "t", "x" * 22, HERE.incarnation, 2, 10)
-        slot = PartitionSlot(HERE.topic, 0, -1, LedgerLayout(HERE.incarnation, 10))
+        slot = PartitionAcks(HERE.topic, 0, -1, LedgerLayout(HERE.incarnation, 10))
         self.owned = OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
         self.acked: set[int] = set()
         self.out: list[int] = []

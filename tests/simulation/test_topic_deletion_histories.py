@@ -313,8 +313,8 @@ class Process:
         judgement = judge(name, partition, ledger_id, found.now, former=found.former)
         if judgement.verdict is DeletionVerdict.DELETE and found.whose is not None:
             self.look.delete(found.whose, partition, judgement.before, NEVER)
-        if found.doomed is not None and judgement.verdict is not DeletionVerdict.REFUSE:
-            self.look.end(found.doomed, NEVER)
+        if found.deleting is not None and judgement.verdict is not DeletionVerdict.REFUSE:
+            self.look.end(found.deleting, NEVER)
         self.verdicts[judgement.verdict] += 1
         return judgement.verdict
 

@@ -155,7 +155,7 @@ def _when_made(running: Future[T], undo: Callable[[T], object]) -> None:
     running.add_done_callback(made)
 
 
-class Room:
+class FairSemaphore:
     """Room for `limit` messages, given out in the order it was asked for. On one loop.
 
     `asyncio.Semaphore` does the same; a thousand releases in one turn of the loop take it half a million steps.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pulsar_on_kafka.asyncio.bridge import Bridge, Room, asyncio_errors
+from pulsar_on_kafka.asyncio.bridge import Bridge, FairSemaphore, asyncio_errors
 from pulsar_on_kafka.asyncio.consumer import Consumer
 from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
@@ -108,7 +108,7 @@ class Client(OfOneProcess):
             )
 
         producer, room = await self._bridge.call(made, lambda unwanted: unwanted[0].close())
-        return Producer(producer, self._bridge, Room(room) if options.block_if_queue_full else None)
+        return Producer(producer, self._bridge, FairSemaphore(room) if options.block_if_queue_full else None)
 
     @takes(ConsumerDefaults)
     async def subscribe(self, options: ConsumerDefaults) -> Consumer:

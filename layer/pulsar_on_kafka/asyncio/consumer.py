@@ -25,7 +25,7 @@ _MESSAGES_A_TURN: Final = 16
 class _Ahead(NamedTuple):
     message: Message
     forgotten: int
-    """What `PartitionSlot.forgotten` was just after the message left the inbox. Once it is more the message comes again
+    """What `PartitionAcks.forgotten` was just after the message left the inbox. Once it is more the message comes again
     from where the subscription was set to; what came after that has the new number, and is not lost."""
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pulsar_on_kafka import exceptions
-from pulsar_on_kafka.asyncio.bridge import Bridge, Room, as_asyncio, settle
+from pulsar_on_kafka.asyncio.bridge import Bridge, FairSemaphore, as_asyncio, settle
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
@@ -25,7 +25,7 @@ class Producer(OfOneProcess):
     loop goes on. Differs from Pulsar: there such a send blocks the whole loop.
     """
 
-    def __init__(self, producer: BlockingProducer, bridge: Bridge, room: Room | None) -> None:
+    def __init__(self, producer: BlockingProducer, bridge: Bridge, room: FairSemaphore | None) -> None:
         self._producer = producer
         self._bridge = bridge
         self._room = room

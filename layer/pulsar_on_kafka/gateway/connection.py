@@ -35,7 +35,7 @@ from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
 from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
-from pulsar_on_kafka.gateway.error_codes import told
+from pulsar_on_kafka.gateway.error_codes import error_code_of
 from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.fleet import Sharing
 from pulsar_on_kafka.gateway.handles import Handles, Opening
@@ -139,13 +139,13 @@ class Connection(asyncio.Protocol):
         self._method = ""
         self._refreshes = False
         """The client has new credentials where its login ends."""
-        self._asked_who = False
+        self._auth_challenged = False
         self._login_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._heard = False
         self._keep_alive = KeepAlive()
         self._timer: asyncio.TimerHandle | None = None
-        self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested, told)
+        self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested, error_code_of)
         self._sent = 0
         self._paused = False
         self._reads_on = False
@@ -407,10 +407,10 @@ class Connection(asyncio.Protocol):
 
     def _login_ended(self) -> None:
         """Ask for new credentials, as Pulsar does of clients that have some."""
-        if self._asked_who or not self._refreshes:
+        if self._auth_challenged or not self._refreshes:
             self.end("its login has ended")
             return
-        self._asked_who = True
+        self._auth_challenged = True
         self._say(
             Type.AUTH_CHALLENGE,
             server_version=_VERSION,
@@ -420,7 +420,7 @@ class Connection(asyncio.Protocol):
         self._login_timer = self._serving.loop.call_later(CONNECT_S, self._login_ended)
 
     def _auth_response(self, asked: Any) -> None:
-        if not self._asked_who:
+        if not self._auth_challenged:
             raise MalformedCommand("AUTH_RESPONSE, which nobody asked for")
         login = self._known(asked.response.auth_method_name, asked.response.auth_data)
         if login is None or self._login is None:
@@ -429,7 +429,7 @@ class Connection(asyncio.Protocol):
             self._error(_ANY, ServerError.AUTHENTICATION, f"{self._login.role} cannot become {login.role}")
             self.end(f"{self._login.role} says that it is {login.role}")
             return
-        self._asked_who = False
+        self._auth_challenged = False
         if self._login_timer is not None:
             self._login_timer.cancel()
         self._watch(login)
@@ -479,7 +479,7 @@ class Connection(asyncio.Protocol):
         try:
             bundle = bundle_of(topic)
         except MappingError as failure:
-            refused(*told(failure))
+            refused(*error_code_of(failure))
             return
 
         def known(url: str | None) -> None:
@@ -569,7 +569,7 @@ class Connection(asyncio.Protocol):
         watchers, pattern = self._serving.watchers, asked.topics_pattern
         self._ask(lambda: watchers.open(watcher, asked.namespace, pattern, changed), opened, refused)
 
-    def _watch_topics_no_more(self, asked: Any) -> None:
+    def _unwatch_topics(self, asked: Any) -> None:
         self._unwatch(asked.watcher_id)
         self._say(Type.SUCCESS, request_id=asked.request_id)
 
@@ -618,7 +618,7 @@ class Connection(asyncio.Protocol):
         try:
             mode = access_mode(asked)
         except LayerError as failure:
-            self._not_opened(asked, *told(failure))
+            self._not_opened(asked, *error_code_of(failure))
         else:
             self._open_producer(asked, mode, self._producers.begin(number))
 
@@ -885,7 +885,9 @@ class Connection(asyncio.Protocol):
         if producer is not None:
             self._close_producer_of(opening.number, producer)
 
-    def _close_producer_of(self, number: int, producer: WireProducer, told: Callable[[], None] = lambda: None) -> None:
+    def _close_producer_of(
+        self, number: int, producer: WireProducer, on_done: Callable[[], None] = lambda: None
+    ) -> None:
         self._producers.leave(number, producer)
         self._former_producers.append(number)
 
@@ -893,7 +895,7 @@ class Connection(asyncio.Protocol):
             """Behind the receipts of what it has sent."""
             self._producers.left(number)
             self._say(Type.CLOSE_PRODUCER, producer_id=number, request_id=_ANY)
-            told()
+            on_done()
 
         self._requests.do(producer.close, say, lambda code, reason: say(None), topic=producer.topic)
 
@@ -964,7 +966,9 @@ class Connection(asyncio.Protocol):
         if consumer is not None:
             self._close_consumer_of(opening.number, consumer)
 
-    def _close_consumer_of(self, number: int, consumer: WireConsumer, told: Callable[[], None] = lambda: None) -> None:
+    def _close_consumer_of(
+        self, number: int, consumer: WireConsumer, on_done: Callable[[], None] = lambda: None
+    ) -> None:
         self._consumers.leave(number, consumer)
         consumer.endpoint.close()
         if consumer.goes_on_at is not None:
@@ -978,7 +982,7 @@ class Connection(asyncio.Protocol):
             self._say(Type.CLOSE_CONSUMER, consumer_id=number, request_id=_ANY)
             for then in waiting:
                 then()
-            told()
+            on_done()
 
         close = partial(consumer.close, Deadline.after(_CLOSE_S))
         self._requests.do(close, say, lambda code, reason: say(None), topic=consumer.endpoint.topic)
@@ -1004,14 +1008,15 @@ class Connection(asyncio.Protocol):
                     return
                 consumer.acknowledge(asked.ack_type, asked.message_id)
             except Exception as failure:  # told to the client where it wants to know
-                code, reason = told(failure)
+                code, reason = error_code_of(failure)
         self._acknowledged(asked, code, reason)
 
     def _acknowledge_many(self, consumer: WireConsumer, asked: Any) -> None:
         parts = parts_of(asked.message_id)
         works = steps(partial(consumer.acknowledge, asked.ack_type, part) for part in parts)
         self._do_in_slices(
-            works, lambda failure: self._acknowledged(asked, *((None, None) if failure is None else told(failure)))
+            works,
+            lambda failure: self._acknowledged(asked, *((None, None) if failure is None else error_code_of(failure))),
         )
 
     def _ack_in_transaction(self, consumer: WireConsumer, asked: Any) -> None:
@@ -1043,7 +1048,9 @@ class Connection(asyncio.Protocol):
 
         def done(failure: Exception | None) -> None:
             if failure is not None:  # there is no answer to it
-                _log.warning("connection=%s a request for redelivery is refused: %s", self._name, told(failure)[1])
+                _log.warning(
+                    "connection=%s a request for redelivery is refused: %s", self._name, error_code_of(failure)[1]
+                )
 
         if consumer is not None and not asked.message_ids:
             epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else None
@@ -1223,25 +1230,25 @@ class Connection(asyncio.Protocol):
             if url := sharing.elsewhere(producer.bundle):
                 self._producers.leave(number, producer)
                 self._former_producers.append(number)
-                what, told = str(producer.sender.outlet), partial(self._producers.left, number)
-                self._move(what, producer.close, producer.topic, url, told, Type.CLOSE_PRODUCER, producer_id=number)
+                what, on_done = str(producer.sender.outlet), partial(self._producers.left, number)
+                self._move(what, producer.close, producer.topic, url, on_done, Type.CLOSE_PRODUCER, producer_id=number)
         for number, consumer in self._consumers.items():
             if url := sharing.elsewhere(consumer.endpoint.bundle):
                 self._consumers.leave(number, consumer)
                 consumer.endpoint.close()
-                what, told = f"consumer of {consumer.endpoint.topic}", partial(self._consumers.left, number)
+                what, on_done = f"consumer of {consumer.endpoint.topic}", partial(self._consumers.left, number)
                 close = partial(consumer.close, Deadline.after(_CLOSE_S))
-                self._move(what, close, consumer.endpoint.topic, url, told, Type.CLOSE_CONSUMER, consumer_id=number)
+                self._move(what, close, consumer.endpoint.topic, url, on_done, Type.CLOSE_CONSUMER, consumer_id=number)
         if self._login is not None and sharing.cut_off():  # also of one that only asks for transactions
             self.end("this gateway is cut off from Kafka, and others serve its topics")
 
     def unload(self, topics: AbstractSet[str]) -> list[Future[None]]:
         """Have the client open what it has of these topics anew. Each is settled when the client was told so."""
-        told: list[Future[None]] = []
+        reported: list[Future[None]] = []
 
         def end(close: Callable[[int, T, Callable[[], None]], None], number: int, handle: T) -> None:
-            told.append(Future())
-            close(number, handle, partial(told[-1].set_result, None))
+            reported.append(Future())
+            close(number, handle, partial(reported[-1].set_result, None))
 
         if not self._closing:
             for number, producer in self._producers.items():
@@ -1250,7 +1257,7 @@ class Connection(asyncio.Protocol):
             for number, consumer in self._consumers.items():
                 if consumer.endpoint.topic in topics:
                     end(self._close_consumer_of, number, consumer)
-        return told
+        return reported
 
     def _follow_if_moved(self, bundle: int) -> None:
         if self._serving.sharing.elsewhere(bundle):
@@ -1262,14 +1269,14 @@ class Connection(asyncio.Protocol):
         close: Callable[[], object],
         topic: str,
         url: str,
-        told: Callable[[], None],
+        on_done: Callable[[], None],
         kind: Type,
         **which: int,
     ) -> None:
         async def move() -> None:
             await asyncio.wrap_future(self._do_aside(close, topic))
             _log.info("connection=%s %.300r goes to %s", self._name, what, url)
-            told()
+            on_done()
             self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
 
         moving = self._serving.loop.create_task(move())
@@ -1316,7 +1323,7 @@ _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
     Type.LOOKUP_TOPIC: Connection._lookup,
     Type.GET_TOPICS_OF_NAMESPACE: Connection._topics_of_namespace,
     Type.WATCH_TOPIC_LIST: Connection._watch_topics,
-    Type.WATCH_TOPIC_LIST_CLOSE: Connection._watch_topics_no_more,
+    Type.WATCH_TOPIC_LIST_CLOSE: Connection._unwatch_topics,
     Type.PRODUCER: Connection._producer,
     Type.CLOSE_PRODUCER: Connection._close_producer,
     Type.SUBSCRIBE: Connection._subscribe,

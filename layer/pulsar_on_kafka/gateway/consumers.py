@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     DeliveryRules,
     Endpoint,
     EntryDelivery,
-    PartitionSlot,
+    PartitionAcks,
 )
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule, check_ranges
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
@@ -236,7 +236,7 @@ class WireEndpoint(Endpoint):
         for before in [before for before in list(self.sizes) if before <= offset]:
             self.forget(before)
 
-    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+    def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
         """Nothing: what was handed out is with the client."""
         return []
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.broker.subscriptions.records.batches import payload_form
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
-from pulsar_on_kafka.broker.subscriptions.records.decryption import is_sealed
+from pulsar_on_kafka.broker.subscriptions.records.decryption import is_encrypted
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -103,7 +103,7 @@ class OutgoingEntries:
 
 
 def _in_pulsars_form(record: Any, size: int) -> bytes:
-    if is_sealed(record):
+    if is_encrypted(record):
         raise NotForPulsarsClients("a batch of the SDK is encrypted, which no client of Pulsar's can take apart")
     columns = decode_batch(record.value() or b"", size)
     return pulsar_batch(columns.message(index) for index in range(size))

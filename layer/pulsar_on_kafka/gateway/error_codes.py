@@ -47,7 +47,7 @@ _CODES: Final[tuple[tuple[type[exceptions.PulsarException], ServerError], ...]] 
 """The first one that fits counts. SERVICE_NOT_READY has a client look the topic up again, and try again."""
 
 
-def told(failure: Exception) -> tuple[ServerError, str]:
+def error_code_of(failure: Exception) -> tuple[ServerError, str]:
     """Code and text for a client; what nobody foresaw is logged with its traceback."""
     if not isinstance(failure, (LayerError, MappingError, exceptions.PulsarException)):
         _log.error("a request failed", exc_info=failure)

@@ -36,7 +36,7 @@ from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransac
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.bounds.outgoing import OutgoingBytes as Frames
 from pulsar_on_kafka.gateway.bounds.properties import properties_of
-from pulsar_on_kafka.gateway.error_codes import told
+from pulsar_on_kafka.gateway.error_codes import error_code_of
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.rate_meter import Meter
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
@@ -87,7 +87,7 @@ again that has no receipt. Source: `ClientCnx.handleSendError` of the Java clien
 MAX_MESSAGES_IN_BATCH: Final = 100_000
 """Messages of one batch: its acknowledgements are a bit for each, and a consumer gets all of them at once."""
 _OPERATION_S: Final = 30.0
-_ENDED: Final = told(AlreadyClosed("the producer has ended"))
+_ENDED: Final = error_code_of(AlreadyClosed("the producer has ended"))
 _NOWHERE: Final = 2**64 - 1
 """Ledger and entry id of a message that was stored before (Pulsar's -1)."""
 
@@ -274,7 +274,7 @@ class WireProducer:
         except BufferError:
             return False
         except (LayerError, PulsarException) as failure:
-            sent.refused(*told(failure))
+            sent.refused(*error_code_of(failure))
         meter = self.meter
         meter.messages += 1
         meter.bytes += len(entry)
@@ -296,7 +296,7 @@ class WireProducer:
         except CorruptRecord as failure:
             return Refusal(self, sent.refused, ServerError.CHECKSUM, str(failure)).given()
         except (MappingError, PulsarException, Refused) as failure:
-            return Refusal(self, sent.refused, *told(failure)).given()
+            return Refusal(self, sent.refused, *error_code_of(failure)).given()
         part = None if txn is None else self._transactions.known(txn)
         first = self._first(records, txn, part) or self.look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
@@ -312,7 +312,7 @@ class WireProducer:
                 part.begin_operation()
                 sent.part = part
         except (LayerError, PulsarException) as failure:
-            return Refusal(self, sent.refused, *told(failure)).given()
+            return Refusal(self, sent.refused, *error_code_of(failure)).given()
         self._under_way(len(records) - 1)
         sent.records = len(records)
         left = EntryLeft(self, records, txn, part, sent)
@@ -532,7 +532,7 @@ class _Sent(OwnCallback):
         if isinstance(failure, ProducerFenced):
             self._thrown_out()
         else:
-            self.refused(*told(failure))
+            self.refused(*error_code_of(failure))
 
     def refused(self, code: ServerError, reason: str) -> None:
         """What may go well another time ends the producer alone, where SEND_ERROR would end its connection."""
@@ -630,7 +630,7 @@ class EntryLeft:
             except BufferError:
                 return False
             except (LayerError, PulsarException) as failure:
-                self._refusal = Refusal(self._producer, self._refuse, *told(failure))
+                self._refusal = Refusal(self._producer, self._refuse, *error_code_of(failure))
                 return self._refusal.go_on(closing=False)
         return True
 

@@ -278,7 +278,7 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
     )
 
 
-class Said(NamedTuple):
+class ProducerStatements(NamedTuple):
     """Producers said whether every message is one plain record, and whether some records may be chunks, markers, or as
     a client of Pulsar's batched or compressed them."""
 
@@ -288,11 +288,11 @@ class Said(NamedTuple):
     raw: bool
 
 
-def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
+def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> ProducerStatements:
     """Asked for after the ends: whoever writes such says so first."""
     claims = node.producers.claims_of(str(topic.name.base), deadline)
     of_this_life = claims.topic_incarnation == topic.layout.incarnation
-    return Said(
+    return ProducerStatements(
         of_this_life and claims.plain and not topic.bound,
         of_this_life and not claims.unchunked,
         not (of_this_life and claims.unmarked),

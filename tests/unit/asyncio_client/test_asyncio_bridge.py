@@ -11,7 +11,7 @@ import pytest
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio import PulsarException
-from pulsar_on_kafka.asyncio.bridge import Bridge, LoopCompletions, Room, settle
+from pulsar_on_kafka.asyncio.bridge import Bridge, FairSemaphore, LoopCompletions, settle
 from pulsar_on_kafka.exceptions import Result
 
 
@@ -147,7 +147,7 @@ def test_failures_of_blocking_calls_are_this_modules() -> None:
 
 def test_room_is_given_in_turn_and_survives_cancelled_waits() -> None:
     async def main() -> None:
-        room = Room(1)
+        room = FairSemaphore(1)
         await room.take()
         waiting = [asyncio.ensure_future(room.take()) for _ in range(4)]
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, PartitionAcks
 from pulsar_on_kafka.gateway.consumers import SubscriptionConsumer, Wire, WireEndpoint
 from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -15,8 +15,8 @@ from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 TOPIC = "persistent://public/default/orders"
 
 
-def consumer(lost: list[str]) -> tuple[SubscriptionConsumer, PartitionSlot]:
-    slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
+def consumer(lost: list[str]) -> tuple[SubscriptionConsumer, PartitionAcks]:
+    slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
     meter: Any = SimpleNamespace(acknowledged=0)
     wire = Wire(TOPIC, cast("Any", None), lambda: lost.append("lost"), 0, OutgoingEntries(), meter)
     endpoint = WireEndpoint("c", 1, wire, DeliveryRules())
@@ -25,7 +25,7 @@ def consumer(lost: list[str]) -> tuple[SubscriptionConsumer, PartitionSlot]:
     return SubscriptionConsumer(cast("Any", place), cast("Any", None), cast("Any", member), endpoint), slot
 
 
-def an_id(slot: PartitionSlot, offset: int) -> Any:
+def an_id(slot: PartitionAcks, offset: int) -> Any:
     ledger, entry = slot.layout.position(0, offset)
     return SimpleNamespace(ledgerId=ledger, entryId=entry, ack_set=[])
 

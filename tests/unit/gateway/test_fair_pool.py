@@ -13,7 +13,7 @@ import pytest
 from pulsar_on_kafka.base.errors import Closed
 from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS, RequestQueue
-from pulsar_on_kafka.gateway.error_codes import told
+from pulsar_on_kafka.gateway.error_codes import error_code_of
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 from tests.waiting import never, until
 
@@ -122,7 +122,7 @@ class Now:
 def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
     pool: Any = Now()
     reads = True
-    requests = RequestQueue(pool, lambda action: action(), lambda: reads, told)
+    requests = RequestQueue(pool, lambda action: action(), lambda: reads, error_code_of)
     replies: list[int] = []
     refused: list[ServerError] = []
     for number in range(MAX_REQUESTS + 5):
@@ -145,7 +145,7 @@ def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
 
 def test_what_was_opened_is_closed_although_the_client_does_not_read(held: Held) -> None:
     reads, began = [False], list[str]()
-    queue = RequestQueue(held.pool, lambda action: action(), lambda: reads[0], told)
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: reads[0], error_code_of)
     held.may_end.set()
     queue.ask(lambda: began.append("look up"), lambda _: None, lambda code, reason: None)
     queue.do(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
@@ -158,7 +158,7 @@ def test_what_was_opened_is_closed_although_the_client_does_not_read(held: Held)
 
 def test_an_end_comes_after_the_requests_before_it(held: Held) -> None:
     began: list[str] = []
-    queue = RequestQueue(held.pool, lambda action: action(), lambda: True, told)
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: True, error_code_of)
     for number in range(MAX_OF_CALLER):
         queue.ask(lambda: held.submit("other").result(60), lambda _: None, lambda code, reason: None, topic=str(number))
     queue.ask(lambda: began.append("unsubscribe"), lambda _: None, lambda code, reason: None, topic="t")

@@ -57,7 +57,7 @@ class PartitionNow(NamedTuple):
     needs: Needs
 
 
-class PartitionDoomed(NamedTuple):
+class PartitionDeleting(NamedTuple):
     """Its topic is being deleted: nobody needs it, and its list says nothing any more."""
 
     place: LedgerPlace
@@ -71,12 +71,12 @@ class PartitionGone(NamedTuple):
     incarnation: int
 
 
-PartitionState: TypeAlias = PartitionNow | PartitionDoomed | PartitionGone | None
+PartitionState: TypeAlias = PartitionNow | PartitionDeleting | PartitionGone | None
 
 
-def goes_by_ledgers(doomed: TopicRecord) -> bool:
+def deletes_by_ledger(deleting: TopicRecord) -> bool:
     """Whether a topic has ledgers that are this project's to delete."""
-    return not doomed.bound and TopicName.parse(doomed.name).is_persistent
+    return not deleting.bound and TopicName.parse(deleting.name).is_persistent
 
 
 def judge(
@@ -114,12 +114,12 @@ def judge(
             f"ledger {ledger_id} is of life {fields.incarnation}, partition {fields.partition}; "
             f"partition {partition} of {topic} is of life {life}",
         )
-    if isinstance(now, PartitionDoomed):
-        return _judge_doomed(fields.ledger_index, now)
+    if isinstance(now, PartitionDeleting):
+        return _judge_deleting(fields.ledger_index, now)
     return _judge_living(fields.ledger_index, now, trusted=trusted)
 
 
-def _judge_doomed(ledger_index: int, now: PartitionDoomed) -> Judgement:
+def _judge_deleting(ledger_index: int, now: PartitionDeleting) -> Judgement:
     first, end = now.layout.ledger_range(ledger_index)
     if end <= now.log.start:
         return Judgement(DeletionVerdict.DONE, f"offsets {first} to {end} are gone")

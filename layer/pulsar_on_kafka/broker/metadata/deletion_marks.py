@@ -80,13 +80,13 @@ class DeletionMarks:
         try:
             check()
             left_ms = max(DECIDE_MARGIN_MS, mark.until_ms - self._clock.now_ms())
-            doomed = self._amend(topic.name.base, decided, deadline.at_most(left_ms / 1000))
+            deleting = self._amend(topic.name.base, decided, deadline.at_most(left_ms / 1000))
         except BaseException:
             self._amend(topic.name.base, unmarked, deadline)
             raise
-        if doomed is None:
+        if deleting is None:
             raise errors.NoSuchTopic(f"topic {topic.name} does not exist")
-        return decode_topic(doomed.value)
+        return decode_topic(deleting.value)
 
     def await_decision(self, topic: OpenedTopic, deadline: Deadline) -> None:
         """Return once no deletion can end the topic without seeing what the caller has put on record before this call.

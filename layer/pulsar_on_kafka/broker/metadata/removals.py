@@ -77,7 +77,7 @@ class Removals:
         if not self._send(topic, delete, (), None, deadline):
             raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
 
-    def delete_topic(self, doomed: TopicRecord, senders: Collection[str], deadline: Deadline) -> None:
+    def delete_topic(self, deleting: TopicRecord, senders: Collection[str], deadline: Deadline) -> None:
         """Delete the Kafka topic of an incarnation that is DELETING, which is DELETED then.
 
         Args:
@@ -88,9 +88,9 @@ class Removals:
         """
 
         def delete() -> None:
-            self._admin.delete_topic(doomed.kafka_topic, deadline)
+            self._admin.delete_topic(deleting.kafka_topic, deadline)
 
-        self._send(doomed, delete, senders, LifeState.DELETED, deadline)
+        self._send(deleting, delete, senders, LifeState.DELETED, deadline)
 
     def _send(
         self,

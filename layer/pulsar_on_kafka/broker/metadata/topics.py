@@ -122,12 +122,12 @@ def check_backlog(topic: Topic, now_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastLife:
-    """The last life that a topic's name had; `topic` is None when it is over, or `doomed`: being deleted. `former`: the
-    incarnation of the life before it, 0 for none."""
+    """The last life that a topic's name had; `topic` is None when it is over, or `deleting`: being deleted. `former`:
+    the incarnation of the life before it, 0 for none."""
 
     incarnation: int
     topic: Topic | None
-    doomed: TopicRecord | None = None
+    deleting: TopicRecord | None = None
     former: int = 0
 
 
@@ -478,16 +478,16 @@ class Topics:
         records = readable(self._entities.all(deadline), decode_topic)
         return [record for record in records if record.state is LifeState.DELETING]
 
-    def note_deletion_ends(self, doomed: TopicRecord, ends: Mapping[int, int], deadline: Deadline) -> None:
+    def note_deletion_ends(self, deleting: TopicRecord, ends: Mapping[int, int], deadline: Deadline) -> None:
         """Have it on record that the deletion of each ledger of a topic was asked for, up to these ends of its logs.
         Nothing happens where this life of it is over."""
 
         def noted(record: TopicRecord) -> TopicRecord | None:
-            if not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
+            if not _is_life(record, deleting, LifeState.DELETING) or record.deletion_ends:
                 return None
             return replace(record, deletion_ends={str(p): end for p, end in ends.items()})
 
-        self._amend(TopicName.parse(doomed.name), noted, deadline)
+        self._amend(TopicName.parse(deleting.name), noted, deadline)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import SavedCursors
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
@@ -116,7 +116,7 @@ class _MemberHandle(SubscriptionHandle):
         self._opened = subscription
         self._now = subscription
         """As it was verified last."""
-        self._slots: dict[int, PartitionSlot] = {}
+        self._slots: dict[int, PartitionAcks] = {}
         self._floors = {} if topic.name.is_persistent else _floors(services, subscription, deadline)
         self._origin = _origin(services, subscription, deadline)
         self.topic = subscription.place
@@ -128,15 +128,15 @@ class _MemberHandle(SubscriptionHandle):
         self.incarnation = IncarnationCheck(services.incarnations, topic, CHECK_CONSUMER_S)
         self.buffer = buffer_access(services, topic)
         self.meter = services.meters.subscription(subscription.place, subscription.name)
-        self.company = services.departures.company(subscription.group, joining.client_id)
+        self.local_peers = services.departures.local_peers(subscription.group, joining.client_id)
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.subscription}"
 
-    def slot(self, partition: int) -> PartitionSlot:
+    def slot(self, partition: int) -> PartitionAcks:
         return slot_of(self._opened.topic, partition, self._slots)
 
-    def slots(self) -> Sequence[PartitionSlot]:
+    def slots(self) -> Sequence[PartitionAcks]:
         return list(self._slots.values())
 
     def identity(self, partition: int) -> CursorIdentity:

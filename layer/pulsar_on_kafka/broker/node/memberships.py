@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.open_files import warn_when_files_run_out
 from pulsar_on_kafka.base.processes import is_over, member_client_id
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
-from pulsar_on_kafka.broker.managed_ledger.deletion import goes_by_ledgers
+from pulsar_on_kafka.broker.managed_ledger.deletion import deletes_by_ledger
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
@@ -31,7 +31,7 @@ from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChanne
 from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import LiveCursors, acknowledge_ledgers
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, SavedCursors
 from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
-from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering, OwnerEar
+from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering, RequestListener
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
@@ -45,7 +45,7 @@ _TAKE_BACK_S: Final = 10.0
 """Limit for the end of a consumer that could not be opened, beside the time that opening it took."""
 _CONSUMERS_CLOSE_S: Final = 5.0
 """Limit for the wait for the consumers of a deleted topic. One that hangs is a member for a session's time."""
-_LEASE_ERRANDS: Final = 8
+_LEASE_THREADS: Final = 8
 """Threads for what is written about leases, there from the first time on that so many have something to do at once."""
 
 
@@ -59,7 +59,7 @@ class Memberships:
         self._lock = threading.Lock()
         self.deliveries = DeliveryChannel(services.log, self._delivery_reader())
         self._answering = Answering(self.deliveries)
-        self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
+        self._lease_executor = ThreadPoolExecutor(_LEASE_THREADS, thread_name_prefix="pok-leases")
         self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
         self._opening = MemberOpening(services, self.cursors, self._lease_channel, self._transactions_elsewhere)
         self.live_cursors = LiveCursors(
@@ -147,7 +147,7 @@ class Memberships:
                 raise
             warn_when_files_run_out()
             shared.begin(subscription, member, client_id, endpoint)
-            shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
+            shared.listener = RequestListener(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
 
     def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, client_id: str) -> None:
@@ -190,7 +190,7 @@ class Memberships:
         topic = str(subscription.topic.name)
         return LeaseChannel(
             self.deliveries, topic, subscription.name, subscription.partition, live_members, saved_version,
-            self._lease_errands,
+            self._lease_executor,
         )  # fmt: skip
 
     def _wait_until_seen(
@@ -305,17 +305,17 @@ class Memberships:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
         topics = self._services.topics
         if check is None:
-            doomed = topics.begin_deletion(topic.name, deadline)
+            deleting = topics.begin_deletion(topic.name, deadline)
         else:
-            doomed = topics.deletions.begin(topic, check, deadline)
+            deleting = topics.deletions.begin(topic, check, deadline)
         at_once = (  # judged while its consumers are connected
-            not goes_by_ledgers(doomed)
+            not deletes_by_ledger(deleting)
             or self._are_used(topic, subscriptions, deadline)
             or not self._has_members(deletion_group(self._services.settings.instance), deadline)
         )
         self._close_consumers_of_deleted(topic, subscriptions)
         if at_once:
-            self._services.topics.finish_deletion(doomed, deadline)
+            self._services.topics.finish_deletion(deleting, deadline)
         for subscription, found in cursors:
             try:
                 self.cursors.forget(subscription, found, deadline)
@@ -465,7 +465,7 @@ class Memberships:
                     _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
         self._answering.close()
         self._transactions_elsewhere.close()
-        self._lease_errands.shutdown(wait=False, cancel_futures=True)
+        self._lease_executor.shutdown(wait=False, cancel_futures=True)
         self.deliveries.close(deadline)
 
 
@@ -478,7 +478,7 @@ class _SharedMember:
         self.subscription: Subscription | None = None
         self.client_id = ""
         self.endpoints: set[Endpoint] = set()
-        self.ear: OwnerEar | None = None
+        self.listener: RequestListener | None = None
 
     def attached(
         self, endpoint: Endpoint, kind: SubscriptionType, *, non_durable: bool
@@ -515,6 +515,6 @@ class _SharedMember:
         self.endpoints = {endpoint}
 
     def silence(self) -> None:
-        ear, self.ear = self.ear, None
-        if ear is not None:
-            ear.stop()
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.stop()

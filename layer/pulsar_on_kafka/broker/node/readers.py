@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable, ReaderChunks
@@ -48,7 +48,7 @@ class Readers:
         begun: Mapping[int, Begun] = MappingProxyType({}),
     ) -> Tail:
         """Read these partitions from these offsets on, into `endpoint`; of what is `compacted` only what is left."""
-        slots: dict[int, PartitionSlot] = {}
+        slots: dict[int, PartitionAcks] = {}
 
         def read_again(partition: int, offsets: Sequence[int]) -> dict[int, Any]:
             batches = self._services.fetcher.read_at(
@@ -155,11 +155,11 @@ def transactional_records(
         yield from look_over([record.offset() for record in batch], batch).met
 
 
-def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionSlot]) -> PartitionSlot:
+def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionAcks]) -> PartitionAcks:
     """The slot of a partition out of `slots`, put in there when it is new."""
     found = slots.get(partition)
     if found is None:
         name = str(topic.name.with_partition(partition)) if topic.partitioned else str(topic.name)
-        made = PartitionSlot(name, partition, topic.partition_field(partition), topic.layout)
+        made = PartitionAcks(name, partition, topic.partition_field(partition), topic.layout)
         found = slots.setdefault(partition, made)  # two threads that ask at once get the same one
     return found

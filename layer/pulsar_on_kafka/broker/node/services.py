@@ -293,11 +293,11 @@ class Services:
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
 
-    def _end_producers(self, doomed: TopicRecord, deadline: Deadline) -> Collection[str]:
+    def _end_producers(self, deleting: TopicRecord, deadline: Deadline) -> Collection[str]:
         try:
-            return self.producers.end_incarnation(doomed.name, doomed.incarnation, deadline)
+            return self.producers.end_incarnation(deleting.name, deleting.incarnation, deadline)
         except errors.NotAuthorized as refused:
-            _log.warning("topic=%s its producers are not told that it is deleted: %s", doomed.name, refused)
+            _log.warning("topic=%s its producers are not told that it is deleted: %s", deleting.name, refused)
             return ()
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
@@ -316,8 +316,8 @@ class Services:
             fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
             partitioned=False,
         )
-        company = self.departures.company(group_id, config["client.id"])
-        return GroupConsumer(config, self.log.kafka_name(topic), callbacks, company=company, reserved=True)
+        local_peers = self.departures.local_peers(group_id, config["client.id"])
+        return GroupConsumer(config, self.log.kafka_name(topic), callbacks, local_peers=local_peers, reserved=True)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.publishing.arguments import check_texts, check_type,
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.message_positions import Places
@@ -266,12 +266,12 @@ class Consumer(Receiving["Consumer"]):
         slot, offset = self._located_for_cumulative(message)
         return self._begin_acknowledging(txn, slot, cumulative(offset, self._places.in_batch(message, slot, offset)))
 
-    def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionSlot, int]:
+    def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionAcks, int]:
         located = self._locate(message)
         self._options.check_cumulative()
         return located
 
-    def _begin_acknowledging(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> AckUnderWay:
+    def _begin_acknowledging(self, txn: Transaction, slot: PartitionAcks, ack: TxnAck) -> AckUnderWay:
         if self._transient:
             raise OperationNotSupported(
                 f"{self._subscription.topic.name} is not persistent: no transaction can be there"
@@ -341,7 +341,7 @@ class Consumer(Receiving["Consumer"]):
                 "acknowledged on it was saved; those messages will be delivered again"
             )
 
-    def _locate(self, message: object) -> tuple[PartitionSlot, int]:
+    def _locate(self, message: object) -> tuple[PartitionAcks, int]:
         self._check_open()
         return self._places.locate(message)
 

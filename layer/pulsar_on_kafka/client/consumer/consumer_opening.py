@@ -135,7 +135,7 @@ def _inbox(
             options.auto_ack_oldest_chunked_message_on_queue_full,
             options.expire_time_of_incomplete_chunked_message_ms / 1000,
         ),
-        unsealing=consumer_encryption(options.crypto_key_reader, options.crypto_failure_action),
+        decryptor=consumer_encryption(options.crypto_key_reader, options.crypto_failure_action),
     )
     inbox.metadata = options.properties or {}
     return inbox

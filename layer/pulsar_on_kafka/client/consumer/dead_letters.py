@@ -267,7 +267,7 @@ def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]
         return value, [header for header in headers if header[0] in _OF_A_SEALED_VALUE]
     info = encryption_info(headers)
     assert info is not None  # noqa: S101 - there is a context
-    ciphertext, header = message.feed.endpoint.unsealing.seal_again(value, info)
+    ciphertext, header = message.feed.endpoint.decryptor.seal_again(value, info)
     return ciphertext, [(ENCRYPTION, header)]
 
 

@@ -11,7 +11,7 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ParsedMessage
 from pulsar_on_kafka.client.values.message_id import native
@@ -34,7 +34,7 @@ class Places:
         """The one partition that the consumer has; None for all."""
         self._partitions = subscription.topic.partitions
 
-    def locate(self, message: object) -> tuple[PartitionSlot, int]:
+    def locate(self, message: object) -> tuple[PartitionAcks, int]:
         """Partition and offset of a message or an id.
 
         Raises:
@@ -63,7 +63,7 @@ class Places:
             offset = topic.layout.kafka_offset(partition, message_id.ledger_id(), message_id.entry_id())
         return self._member.slot(partition), offset
 
-    def in_batch(self, message: object, slot: PartitionSlot, offset: int) -> tuple[int, int] | None:
+    def in_batch(self, message: object, slot: PartitionAcks, offset: int) -> tuple[int, int] | None:
         """(batch index, number of messages) of a message or an id; None when it stands for a whole entry.
 
         Raises:
@@ -81,7 +81,7 @@ class Places:
             raise InvalidMessage(f"id {message_id} names batch index {index}, expected 0 to {size - 1}")
         return (index, size) if size else None
 
-    def first_chunk(self, message: object, slot: PartitionSlot) -> int | None:
+    def first_chunk(self, message: object, slot: PartitionAcks) -> int | None:
         """Where the message of an id begins, if it came in chunks. Of a message the owner of its partition knows."""
         message_id = native(message)
         first = None if message_id is None else message_id.first_chunk()
@@ -90,7 +90,7 @@ class Places:
         with pulsar_errors():
             return self._topic.layout.kafka_offset(slot.number, *first)
 
-    def messages_of(self, slot: PartitionSlot, offset: int) -> int:
+    def messages_of(self, slot: PartitionAcks, offset: int) -> int:
         """Number of messages of the batch entry at an offset; 0 for a plain message, and where there is nothing."""
         with pulsar_errors():
             return self._positions.messages_of_entry(slot.number, offset, Deadline.after(self._timeout_s))

@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Values
-from pulsar_on_kafka.broker.subscriptions.records.decryption import Unsealing
+from pulsar_on_kafka.broker.subscriptions.records.decryption import RecordDecryptor
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
@@ -60,7 +60,7 @@ class ReaderOptions:
         if native(self.start_message_id) is None:
             check_type(MessageId, "start_message_id", self.start_message_id)
         check_table(self)
-        self.unsealing()
+        self.decryptor()
 
     @property
     def start(self) -> NativeMessageId:
@@ -68,7 +68,7 @@ class ReaderOptions:
         assert found is not None  # noqa: S101 - it was checked
         return found
 
-    def unsealing(self) -> Unsealing:
+    def decryptor(self) -> RecordDecryptor:
         return consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
 
 
@@ -309,7 +309,7 @@ def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | Non
         delivery_type=Message,
         schema=options.schema,
         values=incoming_values(options.schema, name.base, node.schemas, session.operation_timeout_s),
-        unsealing=options.unsealing(),
+        decryptor=options.decryptor(),
     )
     tail = node.readers.open_tail(topic, starts, endpoint, compacted, begun)
     return Reader(node, session, topic, tail, endpoint, options, dict(starts))

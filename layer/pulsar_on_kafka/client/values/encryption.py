@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none
-from pulsar_on_kafka.broker.subscriptions.records.decryption import OnFailure, Unsealing
+from pulsar_on_kafka.broker.subscriptions.records.decryption import OnFailure, RecordDecryptor
 from pulsar_on_kafka.client.values.enums import CompressionType, ConsumerCryptoFailureAction
 from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.crypto.encryptor import Encryptor
@@ -32,11 +32,11 @@ def producer_encryption(encryption_key: str | None, reader: CryptoKeyReader | No
     return Encryptor([encryption_key], reader)
 
 
-def consumer_encryption(reader: CryptoKeyReader | None, on_failure: ConsumerCryptoFailureAction) -> Unsealing:
+def consumer_encryption(reader: CryptoKeyReader | None, on_failure: ConsumerCryptoFailureAction) -> RecordDecryptor:
     """What decrypts a consumer's messages. Raises ValueError for a wrong type."""
     _check_reader(reader)
     check_type(ConsumerCryptoFailureAction, "crypto_failure_action", on_failure)
-    return Unsealing(None if reader is None else Decryptor(reader), OnFailure[on_failure.name])
+    return RecordDecryptor(None if reader is None else Decryptor(reader), OnFailure[on_failure.name])
 
 
 def _check_reader(reader: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import BatchEntry, Delivery, Feed
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import BatchEntry, Delivery, PartitionConsumer
 from pulsar_on_kafka.broker.subscriptions.records.decryption import OpenedRecord
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
@@ -165,7 +165,13 @@ class BatchedMessage(Message):
     __slots__ = ("batch_index", "entry")
 
     def __init__(
-        self, record: KafkaRecord, feed: Feed, offset: int, redeliveries: int, batch_index: int, entry: BatchEntry
+        self,
+        record: KafkaRecord,
+        feed: PartitionConsumer,
+        offset: int,
+        redeliveries: int,
+        batch_index: int,
+        entry: BatchEntry,
     ) -> None:
         self.record = record
         self.feed = feed

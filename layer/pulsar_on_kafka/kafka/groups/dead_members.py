@@ -69,16 +69,16 @@ class Departures:
         self._good_byes = good_byes
         self._clock = clock
         self._lock = threading.Lock()
-        self._companies: set[Company] = set()
+        self._all_local_peers: set[LocalPeers] = set()
         self._worker = Worker("pok-departures", self._look, "looking for processes that died", retry=Retry(LOOK_S))
         self._prepare_s: float | None = None
         self._prepared = False
         self._unable = ""
         """Why no good-byes can be said."""
 
-    def company(self, group_id: str, client_id: str) -> Company:
+    def local_peers(self, group_id: str, client_id: str) -> LocalPeers:
         """The company of the member that this process will be in the group with this client id."""
-        return Company(self, group_id, client_id)
+        return LocalPeers(self, group_id, client_id)
 
     def close(self) -> None:
         """Look no more."""
@@ -104,18 +104,18 @@ class Departures:
                 _log.info("group=%s said good-bye for %d members that are over", group_id, len(over))
         return tuple(member for member in members if member not in over)
 
-    def watch(self, company: Company) -> None:
+    def watch(self, local_peers: LocalPeers) -> None:
         """Make members of this group that die leave it, until `forget`."""
         with self._lock:
-            self._companies.add(company)
-            first = len(self._companies) == 1
+            self._all_local_peers.add(local_peers)
+            first = len(self._all_local_peers) == 1
         self._worker.start()
         if first:
             self._worker.wake()
 
-    def forget(self, company: Company) -> None:
+    def forget(self, local_peers: LocalPeers) -> None:
         with self._lock:
-            self._companies.discard(company)
+            self._all_local_peers.discard(local_peers)
 
     def now_s(self) -> float:
         return self._clock.monotonic()
@@ -129,20 +129,20 @@ class Departures:
 
     def _look(self) -> float:
         with self._lock:
-            companies = list(self._companies)
-        if not companies:
+            all_local_peers = list(self._all_local_peers)
+        if not all_local_peers:
             return math.inf
-        self.look(companies)
+        self.look(all_local_peers)
         return LOOK_S
 
-    def look(self, companies: Sequence[Company]) -> None:
+    def look(self, all_local_peers: Sequence[LocalPeers]) -> None:
         """Take members that died out of their groups, and learn whom to watch where members came or went."""
         now_s = self.now_s()
-        watched = {process for company in companies for process in company.watched}
+        watched = {process for local_peers in all_local_peers for process in local_peers.watched}
         dead = {process for process in watched if is_dead_process(process)}
-        for company in companies:
-            if company.due_s <= now_s or dead.intersection(company.watched):
-                company.look()
+        for local_peers in all_local_peers:
+            if local_peers.due_s <= now_s or dead.intersection(local_peers.watched):
+                local_peers.look()
         if watched and not self._prepared:
             self._prepare(now_s)
 
@@ -159,7 +159,7 @@ class Departures:
             self._cannot(failure)
 
 
-class Company:
+class LocalPeers:
     """The other members of a group, told of what one member of this process sees. All but `changed` may ask Kafka."""
 
     def __init__(self, departures: Departures, group_id: str, client_id: str) -> None:

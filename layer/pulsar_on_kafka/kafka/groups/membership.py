@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
-from pulsar_on_kafka.kafka.groups.dead_members import Company
+from pulsar_on_kafka.kafka.groups.dead_members import LocalPeers
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
 from pulsar_on_kafka.kafka.reading.assigned_reader import known_end, watermarks
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
@@ -77,12 +77,12 @@ class GroupConsumer(OfOneProcess):
         topic: str,
         callbacks: GroupCallbacks,
         only: int | None = None,
-        company: Company | None = None,
+        local_peers: LocalPeers | None = None,
         *,
         reserved: bool = False,
     ) -> None:
         """`reserved`: see `handles.opened`. Raises TooManyHandles."""
-        self._company = company
+        self._local_peers = local_peers
         self._topic = topic
         self._only = only
         self._callbacks = callbacks
@@ -105,8 +105,8 @@ class GroupConsumer(OfOneProcess):
         self._handle = self._join(reserved=reserved)
 
     def _join(self, *, reserved: bool) -> Consumer:
-        if self._company is not None:
-            self._company.joining()
+        if self._local_peers is not None:
+            self._local_peers.joining()
         config = {**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")}
         handle = handles.opened(lambda: Consumer(config), reserved=reserved)
         handle.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -115,8 +115,8 @@ class GroupConsumer(OfOneProcess):
     def _on_assign(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
         if not self._is_current(handle):
             return
-        if self._company is not None:
-            self._company.changed()
+        if self._local_peers is not None:
+            self._local_peers.changed()
         self._resent.new_generation()
         with self._in_callback():
             starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
@@ -379,8 +379,8 @@ class GroupConsumer(OfOneProcess):
         else:
             self._handle.close()
             handles.release(self._handle)
-        if self._company is not None:
-            self._company.left()
+        if self._local_peers is not None:
+            self._local_peers.left()
 
 
 def _leave(handle: Consumer) -> None:

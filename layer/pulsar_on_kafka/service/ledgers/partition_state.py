@@ -8,11 +8,11 @@ from typing import NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoLeaderNow
 from pulsar_on_kafka.broker.managed_ledger.deletion import (
-    PartitionDoomed,
+    PartitionDeleting,
     PartitionGone,
     PartitionNow,
     PartitionState,
-    goes_by_ledgers,
+    deletes_by_ledger,
 )
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
@@ -26,16 +26,16 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 
 
 class Found(NamedTuple):
-    """`topic`: with a `PartitionNow`. `doomed`: the topic is being deleted. `former`: see `judge`."""
+    """`topic`: with a `PartitionNow`. `deleting`: the topic is being deleted. `former`: see `judge`."""
 
     now: PartitionState
     topic: Topic | None = None
-    doomed: TopicRecord | None = None
+    deleting: TopicRecord | None = None
     former: int = 0
 
     @property
     def whose(self) -> Topic | TopicRecord | None:
-        return self.topic or self.doomed
+        return self.topic or self.deleting
 
 
 class PartitionLook:
@@ -55,8 +55,8 @@ class PartitionLook:
         life = self._services.topics.last_life(name, deadline)
         if life is None:
             return Found(None)
-        if life.doomed is not None:
-            return self._doomed(life.doomed, partition, deadline)
+        if life.deleting is not None:
+            return self._deleting(life.deleting, partition, deadline)
         topic = life.topic
         if topic is None:
             return Found(PartitionGone(life.incarnation), former=life.former)
@@ -72,27 +72,27 @@ class PartitionLook:
         needs = self._use.needs_of(topic, [partition], deadline)[partition]
         return Found(PartitionNow(place, topic.layout, listed, log, needs), topic, former=life.former)
 
-    def _doomed(self, doomed: TopicRecord, partition: int, deadline: Deadline) -> Found:
-        if not goes_by_ledgers(doomed):
-            return Found(None, former=doomed.former)
-        described = self._services.admin.describe_topic(doomed.kafka_topic, deadline)
-        if described is None or described.topic_id != doomed.kafka_topic_id:
-            return Found(PartitionGone(doomed.incarnation), doomed=doomed, former=doomed.former)
+    def _deleting(self, deleting: TopicRecord, partition: int, deadline: Deadline) -> Found:
+        if not deletes_by_ledger(deleting):
+            return Found(None, former=deleting.former)
+        described = self._services.admin.describe_topic(deleting.kafka_topic, deadline)
+        if described is None or described.topic_id != deleting.kafka_topic_id:
+            return Found(PartitionGone(deleting.incarnation), deleting=deleting, former=deleting.former)
         if not 0 <= partition < described.partitions:
-            return Found(None, former=doomed.former)
-        log = self._services.admin.log_ranges([(doomed.kafka_topic, partition)], deadline)
+            return Found(None, former=deleting.former)
+        log = self._services.admin.log_ranges([(deleting.kafka_topic, partition)], deadline)
         if not log:
-            raise NoLeaderNow(f"{doomed.kafka_topic}-{partition} has no leader now")
-        layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
-        place = LedgerPlace(doomed.name, doomed.incarnation, partition)
-        now = PartitionDoomed(place, layout, LogRange(*log[doomed.kafka_topic, partition]))
-        return Found(now, doomed=doomed, former=doomed.former)
+            raise NoLeaderNow(f"{deleting.kafka_topic}-{partition} has no leader now")
+        layout = LedgerLayout(deleting.incarnation, deleting.entries_per_ledger)
+        place = LedgerPlace(deleting.name, deleting.incarnation, partition)
+        now = PartitionDeleting(place, layout, LogRange(*log[deleting.kafka_topic, partition]))
+        return Found(now, deleting=deleting, former=deleting.former)
 
-    def end(self, doomed: TopicRecord, deadline: Deadline) -> None:
+    def end(self, deleting: TopicRecord, deadline: Deadline) -> None:
         """Data of a topic that is being deleted went: the Kafka topic follows the last of it."""
-        life = self._services.topics.last_life(TopicName.parse(doomed.name), deadline)
-        if life is not None and life.doomed is not None and life.incarnation == doomed.incarnation:
-            self._topic_deletion.end(life.doomed, deadline)
+        life = self._services.topics.last_life(TopicName.parse(deleting.name), deadline)
+        if life is not None and life.deleting is not None and life.incarnation == deleting.incarnation:
+            self._topic_deletion.end(life.deleting, deadline)
 
     def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
         self._services.topics.removals.delete_records(topic, {partition: before}, deadline)

@@ -17,7 +17,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.broker.managed_ledger.deletion import goes_by_ledgers
+from pulsar_on_kafka.broker.managed_ledger.deletion import deletes_by_ledger
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.model import Ledger
 from pulsar_on_kafka.broker.metadata.topics import Topics
@@ -35,10 +35,10 @@ MAX_EVENTS: Final = 10_000
 Kafka deletes is everything below that one's end anyway."""
 
 
-def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MAX_EVENTS) -> Iterator[Ledger]:
+def ledgers_of(deleting: TopicRecord, logs: Mapping[int, LogRange], most: int = MAX_EVENTS) -> Iterator[Ledger]:
     """Each ledger of these logs, the one that the log's end lies in too, in order; neighbouring ones as one where there
     are more than `most`."""
-    layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
+    layout = LedgerLayout(deleting.incarnation, deleting.entries_per_ledger)
     size = layout.entries_per_ledger
     indexes = {p: range(log.start // size, log.end // size + 1) for p, log in sorted(logs.items())}
     together = -(-sum(map(len, indexes.values())) // most)
@@ -47,7 +47,7 @@ def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MA
             last = min(first + together - 1, there[-1])
             start = max(logs[partition].start, layout.ledger_range(first)[0])
             end = min(logs[partition].end, layout.ledger_range(last)[1])
-            record = LedgerRecord(doomed.name, LedgerState.DELETING, start, end)
+            record = LedgerRecord(deleting.name, LedgerState.DELETING, start, end)
             yield Ledger(layout.ledger_id(partition, last), record)
 
 
@@ -64,43 +64,43 @@ class TopicDeletion:
         gives for how many topics that was done. What cannot be done now is told in the log, and left to the next run.
         """
         done = 0
-        for doomed in self._topics.being_deleted(deadline):
-            if LEDGERS.partition_for(doomed.name) not in state_partitions:
+        for deleting in self._topics.being_deleted(deadline):
+            if LEDGERS.partition_for(deleting.name) not in state_partitions:
                 continue
             try:
-                done += not self.end(doomed, deadline) and self._ask_for(doomed, deadline)
+                done += not self.end(deleting, deadline) and self._ask_for(deleting, deadline)
             except LayerError as failure:
-                deadline.check(f"topic {doomed.name} to be deleted")
-                _log.warning("topic=%s its deletion goes on later: %s", doomed.name, failure)
+                deadline.check(f"topic {deleting.name} to be deleted")
+                _log.warning("topic=%s its deletion goes on later: %s", deleting.name, failure)
         return done
 
-    def end(self, doomed: TopicRecord, deadline: Deadline) -> bool:
+    def end(self, deleting: TopicRecord, deadline: Deadline) -> bool:
         """Delete the Kafka topic if that is all that is left of it; whether the deletion is over."""
-        if goes_by_ledgers(doomed):
-            described = self._admin.describe_topic(doomed.kafka_topic, deadline)
-            if described is not None and described.topic_id == doomed.kafka_topic_id:
-                starts = {p: log.start for p, log in self._logs(doomed, described.partitions, deadline).items()}
-                ends = doomed.deletion_ends
+        if deletes_by_ledger(deleting):
+            described = self._admin.describe_topic(deleting.kafka_topic, deadline)
+            if described is not None and described.topic_id == deleting.kafka_topic_id:
+                starts = {p: log.start for p, log in self._logs(deleting, described.partitions, deadline).items()}
+                ends = deleting.deletion_ends
                 if not ends or any(starts.get(int(p), -1) < end for p, end in ends.items()):
                     return False
-        self._topics.finish_deletion(doomed, deadline)
-        _log.info("topic=%s deleted with the last of its ledgers", doomed.name)
+        self._topics.finish_deletion(deleting, deadline)
+        _log.info("topic=%s deleted with the last of its ledgers", deleting.name)
         return True
 
-    def _ask_for(self, doomed: TopicRecord, deadline: Deadline) -> bool:
-        if doomed.deletion_ends:
+    def _ask_for(self, deleting: TopicRecord, deadline: Deadline) -> bool:
+        if deleting.deletion_ends:
             return False
-        described = self._admin.describe_topic(doomed.kafka_topic, deadline)
+        described = self._admin.describe_topic(deleting.kafka_topic, deadline)
         partitions = 0 if described is None else described.partitions
-        logs = self._logs(doomed, partitions, deadline)
+        logs = self._logs(deleting, partitions, deadline)
         if len(logs) < partitions or not logs:
             return False  # a partition has no leader now
-        ledgers = list(ledgers_of(doomed, logs))
+        ledgers = list(ledgers_of(deleting, logs))
         self._events.send(ledgers, deadline)
-        self._topics.note_deletion_ends(doomed, {p: log.end for p, log in logs.items()}, deadline)
-        _log.info("topic=%s the deletion of its ledgers is asked for, by %d events", doomed.name, len(ledgers))
+        self._topics.note_deletion_ends(deleting, {p: log.end for p, log in logs.items()}, deadline)
+        _log.info("topic=%s the deletion of its ledgers is asked for, by %d events", deleting.name, len(ledgers))
         return True
 
-    def _logs(self, doomed: TopicRecord, partitions: int, deadline: Deadline) -> dict[int, LogRange]:
-        found = self._admin.log_ranges([(doomed.kafka_topic, p) for p in range(partitions)], deadline)
+    def _logs(self, deleting: TopicRecord, partitions: int, deadline: Deadline) -> dict[int, LogRange]:
+        found = self._admin.log_ranges([(deleting.kafka_topic, p) for p in range(partitions)], deadline)
         return {partition: LogRange(*log) for (_, partition), log in found.items()}

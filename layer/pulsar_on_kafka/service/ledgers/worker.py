@@ -185,8 +185,8 @@ class DeletionWorker:
             if before and found.whose is not None:
                 self._look.delete(found.whose, partition, before, deadline)
                 _log.info("topic=%s-%d data below offset %d is deleted", topic, partition, before)
-            if found.doomed is not None and any(each.verdict is not DeletionVerdict.REFUSE for each in judgements):
-                self._look.end(found.doomed, deadline)
+            if found.deleting is not None and any(each.verdict is not DeletionVerdict.REFUSE for each in judgements):
+                self._look.end(found.deleting, deadline)
         except LayerError as failure:
             for each in asked:
                 self._fail(consumer, each.message, failure)

@@ -117,8 +117,8 @@ class ReplicatorSession:
             partitioned=topic.partitioned,
         )
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
-        company = self._node.departures.company(self._subscription.group, self._client_id)
-        self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks, company=company)
+        local_peers = self._node.departures.local_peers(self._subscription.group, self._client_id)
+        self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks, local_peers=local_peers)
         try:
             while not self._ended():
                 self._step()

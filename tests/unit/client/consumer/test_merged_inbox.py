@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka.client.consumer.merged_inbox import TURN, MergedInbox
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.waiting import until
@@ -20,7 +20,7 @@ def topic(name: str, capacity: int = 1000) -> Endpoint:
 
 
 def put(endpoint: Endpoint, *offsets: int) -> None:
-    feed = endpoint.feed(PartitionSlot(endpoint.name, 0, -1, LedgerLayout(1)))
+    feed = endpoint.feed(PartitionAcks(endpoint.name, 0, -1, LedgerLayout(1)))
     endpoint.deliver([Delivery(None, feed, offset, 0) for offset in offsets])  # type: ignore[arg-type]
 
 
@@ -151,7 +151,7 @@ def test_a_discard_that_keeps_messages_does_not_lose_them() -> None:
     waiting, a.queue = a.queue, type(a.queue)()
     assert inbox.take_now() is None  # the member's thread is discarding just now
     a.queue = waiting
-    a.discard(PartitionSlot("another", 1, 1, LedgerLayout(1)))
+    a.discard(PartitionAcks("another", 1, 1, LedgerLayout(1)))
     assert taken(inbox) == [("a", 1), ("a", 2)]
 
 

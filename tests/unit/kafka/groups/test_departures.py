@@ -80,7 +80,7 @@ def test_who_joins_does_not_wait_for_the_dead(other: tuple[subprocess.Popen[str]
     process.wait()
     group = Group(client_id, "elsewhere@host:1:2:3", "a stranger")
     found = departures(group)
-    found.company("g", OWN).joining()
+    found.local_peers("g", OWN).joining()
     assert group.left == [f"{client_id}-id"]
     found.close()
 
@@ -89,9 +89,9 @@ def test_a_survivor_sees_the_dead_off(other: tuple[subprocess.Popen[str], str]) 
     process, client_id = other
     group = Group(OWN, client_id)
     found = departures(group)
-    company = found.company("g", OWN)
-    company.joining()
-    assert company.watched == (process_of(client_id),)
+    local_peers = found.local_peers("g", OWN)
+    local_peers.joining()
+    assert local_peers.watched == (process_of(client_id),)
     process.kill()
     until(lambda: group.left, "the member to be taken out of the group")
     assert group.left == [f"{client_id}-id"]
@@ -102,12 +102,12 @@ def test_a_rebalance_has_the_group_looked_at_once(other: tuple[subprocess.Popen[
     _, client_id = other
     group = Group(OWN)
     found = departures(group)
-    company = found.company("g", OWN)
-    company.joining()
-    assert company.watched == ()
+    local_peers = found.local_peers("g", OWN)
+    local_peers.joining()
+    assert local_peers.watched == ()
     group.members.append(client_id)
-    company.changed()
-    until(lambda: company.watched, "the process to be watched")
+    local_peers.changed()
+    until(lambda: local_peers.watched, "the process to be watched")
     assert group.asked == 2
     found.close()
 
@@ -115,10 +115,10 @@ def test_a_rebalance_has_the_group_looked_at_once(other: tuple[subprocess.Popen[
 def test_a_member_that_could_not_say_good_bye_is_seen_off_when_it_is_closed() -> None:
     group = Group(OWN, "elsewhere@host:1:2:3")
     found = departures(group)
-    company = found.company("g", OWN)
-    company.joining()
+    local_peers = found.local_peers("g", OWN)
+    local_peers.joining()
     assert group.left == []
-    company.left()
+    local_peers.left()
     assert group.left == [f"{OWN}-id"]
     found.close()
 
@@ -127,9 +127,9 @@ def test_a_good_bye_has_the_session_s_time_from_when_it_can_be_said() -> None:
     """Loading kafka-python takes two seconds and more on a busy machine, and is no part of Kafka's time to answer."""
     group = Group(OWN)
     found = departures(group)
-    company = found.company("g", OWN)
-    company.joining()
-    company.left()
+    local_peers = found.local_peers("g", OWN)
+    local_peers.joining()
+    local_peers.left()
     assert group.did == ["prepare", "send"]
     assert group.allowed_s > 4
     found.close()
@@ -147,7 +147,7 @@ def test_what_cannot_be_sent_is_told_once(
     found = departures(group)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            found.company("g", OWN).joining()
+            found.local_peers("g", OWN).joining()
     assert [record.getMessage() for record in caplog.records].count(
         f"processes that die leave Kafka's groups only when their session of 6 s is over: {refusal}"
     ) == 1
@@ -161,7 +161,7 @@ def test_a_cluster_that_does_not_answer_is_asked_again(other: tuple[subprocess.P
     group = Group(OWN, client_id)
     group.refusal = StoreError("no answer")
     found = departures(group)
-    found.company("g", OWN).joining()
+    found.local_peers("g", OWN).joining()
     group.refusal = None
     until(lambda: group.left, "the member to be taken out of the group")
     found.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, PartitionDoomed, PartitionGone, judge
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, PartitionDeleting, PartitionGone, judge
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.model import LedgerPlace
 from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
@@ -21,8 +21,8 @@ def a_topic(partitions: int = 1) -> TopicRecord:
     return TopicRecord(TOPIC, LifeState.DELETING, "orders", partitions, SIZE, incarnation=7, former=4)
 
 
-def doomed(log: LogRange, partition: int = 0) -> PartitionDoomed:
-    return PartitionDoomed(LedgerPlace(TOPIC, 7, partition), LAYOUT, log)
+def deleting(log: LogRange, partition: int = 0) -> PartitionDeleting:
+    return PartitionDeleting(LedgerPlace(TOPIC, 7, partition), LAYOUT, log)
 
 
 logs = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)).map(sorted), min_size=1, max_size=4)
@@ -42,18 +42,18 @@ def test_what_is_asked_for_is_all_that_there_is_and_each_is_deleted_by_itself(
         left = log
         for ledger in (each for each in asked if each.fields.partition == partition):
             assert ledger.first == left.start or left.start == left.end, "nothing between two of them"
-            found = judge(TOPIC, partition, ledger.id, doomed(left, partition))
+            found = judge(TOPIC, partition, ledger.id, deleting(left, partition))
             if left.start < ledger.end:
                 assert (found.verdict, found.before) == (DeletionVerdict.DELETE, ledger.end)
             left = LogRange(max(left.start, found.before), left.end)
             if ledger.end % SIZE == 0 and ledger.end < log.end:
-                again = judge(TOPIC, partition, ledger.id, doomed(left, partition))
+                again = judge(TOPIC, partition, ledger.id, deleting(left, partition))
                 assert again.verdict is DeletionVerdict.DONE, "a second event finds nothing"
         assert left.start == log.end, "nothing is left"
 
 
 def test_a_ledger_that_never_was_and_one_of_another_life_are_refused() -> None:
-    now = doomed(LogRange(0, 35))
+    now = deleting(LogRange(0, 35))
     assert judge(TOPIC, 0, LAYOUT.ledger_id(0, 4), now).verdict is DeletionVerdict.REFUSE
     assert judge(TOPIC, 0, LAYOUT.ledger_id(1, 0), now).verdict is DeletionVerdict.REFUSE
     assert judge(TOPIC, 0, LedgerLayout(6, SIZE).ledger_id(0, 0), now).verdict is DeletionVerdict.REFUSE
@@ -61,5 +61,5 @@ def test_a_ledger_that_never_was_and_one_of_another_life_are_refused() -> None:
 
 def test_what_was_asked_for_in_the_life_before_is_done_in_whatever_state_the_topic_is() -> None:
     of_former = LedgerLayout(4, SIZE).ledger_id(2, 3)
-    for now in (doomed(LogRange(0, 35)), PartitionGone(7), None):
+    for now in (deleting(LogRange(0, 35)), PartitionGone(7), None):
         assert judge(TOPIC, 2, of_former, now, former=4).verdict is DeletionVerdict.DONE

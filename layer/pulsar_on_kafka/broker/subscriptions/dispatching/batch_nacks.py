@@ -28,7 +28,12 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.batches import unpack
 from pulsar_on_kafka.broker.subscriptions.records.compressed import uncompressed_size
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    Delivery,
+    Endpoint,
+    PartitionAcks,
+    PartitionConsumer,
+)
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
@@ -45,7 +50,7 @@ class HeldHere(NamedTuple):
     """The entries of a partition, its own or another process's, that this process's consumers hold. `acked` says what
     of a batch entry is acknowledged or a transaction's."""
 
-    slot: PartitionSlot
+    slot: PartitionAcks
     in_flight: DeliveriesInFlight
     acked: Callable[[int], BatchAckSet | None]
     redeliveries: dict[int, int]
@@ -98,16 +103,16 @@ class BatchRefusals:
         self._ready: set[_Entry] = set()
         self._not_before_s = 0.0
 
-    def drain(self, slots: Iterable[PartitionSlot]) -> list[tuple[int, int]]:
+    def drain(self, slots: Iterable[PartitionAcks]) -> list[tuple[int, int]]:
         """Take what they refused; gives partition and offset of the entries. Entries that are refused altogether become
-        `PartitionSlot.nacks`."""
+        `PartitionAcks.nacks`."""
         found: list[tuple[int, int]] = []
         for slot in slots:
             if slot.nacks_in_batch:
                 found += [(slot.number, offset) for offset in self._drain(slot)]
         return found
 
-    def _drain(self, slot: PartitionSlot) -> set[int]:
+    def _drain(self, slot: PartitionAcks) -> set[int]:
         last: dict[_Entry, tuple[float, float]] = {}
         for _ in range(len(slot.nacks_in_batch)):
             said_s, delay_s, offset, endpoint, index, size = slot.nacks_in_batch.popleft()
@@ -275,7 +280,9 @@ class BatchRefusals:
         self._ready.discard(entry)
 
 
-def _messages(record: Any, feed: Feed, offset: int, size: int, bits: int, redeliveries: int) -> list[Delivery]:
+def _messages(
+    record: Any, feed: PartitionConsumer, offset: int, size: int, bits: int, redeliveries: int
+) -> list[Delivery]:
     """Messages of a batch entry that was handed out before, so it can be read."""
     body, readable = feed.unseal(record)
     if body is None or not readable:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import Negat
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 from pulsar_on_kafka.broker.subscriptions.partition.isolation import ProcessLoad
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionConsumer
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
@@ -84,7 +84,7 @@ class DeadLettering:
         elsewhere = (e.max_redeliver_count for e in self._endpoints if isinstance(e, RemoteEndpoint))
         return max((most for most in elsewhere if most is not None), default=None)
 
-    def has(self, feed: Feed) -> bool:
+    def has(self, feed: PartitionConsumer) -> bool:
         """What this feed holds is on its way to the dead letter topic."""
         return feed.endpoint is self._under_way
 

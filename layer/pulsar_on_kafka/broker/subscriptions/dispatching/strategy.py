@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash
 
 ROUND_ROBIN_BATCH: Final = 20
@@ -21,7 +21,7 @@ _RING: Final = 1 << 31
 _murmur3: Final = HASHES[KeyHash.MURMUR3_32]
 
 
-def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionSlot) -> Endpoint | None:
+def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpoint | None:
     """The one consumer of an Exclusive or Failover subscription that gets the partition.
 
     Among the consumers of the highest priority level (the lowest number), sorted by name, partition i takes number

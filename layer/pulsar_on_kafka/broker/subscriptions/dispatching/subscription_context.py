@@ -12,9 +12,9 @@ from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import RemoteAckSource
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.broker.transactions.records.views import BufferAccess
-from pulsar_on_kafka.kafka.groups.dead_members import Company
+from pulsar_on_kafka.kafka.groups.dead_members import LocalPeers
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.records.epoch_fences import Fence
 
@@ -35,12 +35,12 @@ class SubscriptionHandle(Protocol):
     buffer: BufferAccess
     """What is on record of transactions in the topic."""
     meter: SubscriptionMeter
-    company: Company | None
+    local_peers: LocalPeers | None
     """The other members of the group."""
 
-    def slot(self, partition: int) -> PartitionSlot: ...
+    def slot(self, partition: int) -> PartitionAcks: ...
 
-    def slots(self) -> Sequence[PartitionSlot]:
+    def slots(self) -> Sequence[PartitionAcks]:
         """Every slot made so far, of owned partitions and others."""
 
     def identity(self, partition: int) -> CursorIdentity: ...

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions
 from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, Nack, Report
 from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
 
@@ -204,7 +204,7 @@ class LeaseAcks:
     def refuses(self) -> bool:
         return bool(self._nacks)
 
-    def drain(self, slot: PartitionSlot, now_s: float) -> None:
+    def drain(self, slot: PartitionAcks, now_s: float) -> None:
         if slot.has_acknowledgements():
             self._drain_acks(self._holdings.of(slot))
         if slot.nacks:

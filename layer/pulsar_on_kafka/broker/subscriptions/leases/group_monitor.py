@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import HeardAgain
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import RereadLeaseRecords
 from pulsar_on_kafka_mapping.state.cursors.lease_records import TakeOver
 
 _LOOK_S: Final = 1.0
@@ -31,14 +31,14 @@ class GroupLooks:
     """One look at a time. Memory: the client ids, and 1,000 records while they are read."""
 
     def __init__(
-        self, group: Callable[[], Future[Collection[str]]], read: Callable[[int, int], Future[HeardAgain]]
+        self, group: Callable[[], Future[Collection[str]]], read: Callable[[int, int], Future[RereadLeaseRecords]]
     ) -> None:
         """`group`, `read`: see `LeaseTraffic`."""
         self._group = group
         self._read = read
         self._asked: tuple[Future[Collection[str]], float] | None = None
         self._seen: LiveMembers | None = None
-        self._reading: Future[HeardAgain] | None = None
+        self._reading: Future[RereadLeaseRecords] | None = None
         self._upto = 0
         """Everything below is to be taken in before what was seen counts."""
         self._is_all = True

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import ReceivedLeaseRecord, RereadLeaseRecords
 
 _RETRY_INTERVAL_S = 0.2
 
@@ -25,7 +25,7 @@ class LeaseInbox:
 
     def __init__(
         self,
-        read: Callable[[int, int], Future[HeardAgain]],
+        read: Callable[[int, int], Future[RereadLeaseRecords]],
         wake: Callable[[], None],
         can_wait: Callable[[bytes], bool],
         *,
@@ -42,7 +42,7 @@ class LeaseInbox:
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._records: deque[Heard] = deque()
+        self._records: deque[ReceivedLeaseRecord] = deque()
         self._bytes = 0
         self._upto = 0
         """Behind the last record that was let in."""
@@ -50,12 +50,12 @@ class LeaseInbox:
         """From here on everything is to be read again; what is heard meanwhile is not let in."""
         self._passed_over = 0
         """Behind the last record that was heard and not let in."""
-        self._reading: Future[HeardAgain] | None = None
+        self._reading: Future[RereadLeaseRecords] | None = None
         self._again_s = 0.0
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def hear(self, records: Sequence[Heard]) -> None:
+    def hear(self, records: Sequence[ReceivedLeaseRecord]) -> None:
         with self._lock:
             for record in records:
                 if record[0] < self._upto:
@@ -84,7 +84,7 @@ class LeaseInbox:
         self.is_urgent = False
         return len(self)
 
-    def first(self) -> Heard:
+    def first(self) -> ReceivedLeaseRecord:
         return self._records[0]
 
     def took_in(self) -> None:
@@ -113,7 +113,7 @@ class LeaseInbox:
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _read_again(self, found: HeardAgain) -> bool:
+    def _read_again(self, found: RereadLeaseRecords) -> bool:
         with self._lock:
             for record in found.records:
                 self._let_in(record)
@@ -124,7 +124,7 @@ class LeaseInbox:
     def _is_full(self) -> bool:
         return len(self._records) >= self._most_records or self._bytes >= self._most_bytes
 
-    def _let_in(self, record: Heard) -> None:
+    def _let_in(self, record: ReceivedLeaseRecord) -> None:
         self._records.append(record)
         self._bytes += len(record[2])
         self._upto = record[0] + 1

@@ -15,14 +15,14 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Lease, LeaseRecord, Recall, Report, TakeOver
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
-Heard = tuple[int, int, bytes]
+ReceivedLeaseRecord = tuple[int, int, bytes]
 """(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""
 
 
-class HeardAgain(NamedTuple):
+class RereadLeaseRecords(NamedTuple):
     """Records that were read again: all there are before offset `upto`. Not `is_whole` when retention took some."""
 
-    records: list[Heard]
+    records: list[ReceivedLeaseRecord]
     upto: int
     is_whole: bool = True
 
@@ -30,7 +30,7 @@ class HeardAgain(NamedTuple):
 class LeaseTraffic(Protocol):
     """One subscription's records in `deliveries`."""
 
-    def listen(self, hear: Callable[[Sequence[Heard]], None], patience: Callable[[], bool]) -> None:
+    def listen(self, hear: Callable[[Sequence[ReceivedLeaseRecord]], None], patience: Callable[[], bool]) -> None:
         """From now on `hear` is told of them, in the order of the log, by another thread; it returns at once. That one
         may leave off for a moment whenever `patience` says so."""
 
@@ -38,7 +38,7 @@ class LeaseTraffic(Protocol):
         """Append records and the partitions that they are about; gives their offsets once they are durable. One call at
         a time."""
 
-    def read(self, start: int, most: int) -> Future[HeardAgain]:
+    def read(self, start: int, most: int) -> Future[RereadLeaseRecords]:
         """What was said from offset `start` on, at least `most` records of it or up to the log's end."""
 
     def end(self, deadline: Deadline) -> int:

@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks, PartitionConsumer
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
@@ -57,7 +57,7 @@ class LeasedPartition:
     """Memory: as InFlight and HeldBefore, a number for each entry that was delivered before, and ack sets of batch
     entries."""
 
-    def __init__(self, slot: PartitionSlot) -> None:
+    def __init__(self, slot: PartitionAcks) -> None:
         self.slot = slot
         self.in_flight = DeliveriesInFlight()
         self.redeliveries: dict[int, int] = {}
@@ -81,7 +81,7 @@ class LeasedPartition:
         """The same, for those to whom it does not matter who owns the partition."""
         return HeldHere(self.slot, self.in_flight, self.batches.get, self.redeliveries)
 
-    def hold(self, entries: Sequence[LeasedEntry], feed: Feed) -> None:
+    def hold(self, entries: Sequence[LeasedEntry], feed: PartitionConsumer) -> None:
         plain: list[int] = []
         for entry in entries:
             if entry.redeliveries:
@@ -170,7 +170,7 @@ class LeasedPartitions:
     def holds_any(self) -> bool:
         return any(leased.in_flight.holders for leased in self.partitions.values())
 
-    def of(self, slot: PartitionSlot) -> LeasedPartition:
+    def of(self, slot: PartitionAcks) -> LeasedPartition:
         leased = self.partitions.get(slot.number)
         if leased is None:
             leased = self.partitions[slot.number] = LeasedPartition(slot)

@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatch
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.leases.group_monitor import GroupLooks, LeaseClaims
 from pulsar_on_kafka.broker.subscriptions.leases.inbox import LeaseInbox
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, LeaseTerms
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms, ReceivedLeaseRecord
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.broker.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import ACKS_S, Lessee
@@ -136,7 +136,7 @@ class Leasing:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def heard(self, records: Sequence[Heard]) -> None:
+    def heard(self, records: Sequence[ReceivedLeaseRecord]) -> None:
         """Records about this subscription, in the order of the log."""
         self._inbox.hear(records)
 

@@ -21,7 +21,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHer
 from pulsar_on_kafka.broker.subscriptions.leases.acks import LeaseAcks, LeasedAcks, UnsavedReports
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, ToRead
 from pulsar_on_kafka.broker.subscriptions.leases.permits import LeasePermits
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
@@ -114,7 +114,7 @@ class Lessee:
 
     # What owners say ----------------------------------------------------------------------------------------------
 
-    def hear(self, slot: PartitionSlot | None, record: LeaseRecord) -> None:
+    def hear(self, slot: PartitionAcks | None, record: LeaseRecord) -> None:
         """A record about one partition (None: about all). Of partitions that this process owns it is not told."""
         match record:
             case TakeOver(life, owner, version) if slot is not None and life == self._life:
@@ -238,7 +238,7 @@ class Lessee:
 
     # What consumers say -------------------------------------------------------------------------------------------
 
-    def drain(self, slots: Sequence[PartitionSlot]) -> None:
+    def drain(self, slots: Sequence[PartitionAcks]) -> None:
         """Take what they acknowledged and refused of partitions that this process does not own."""
         for slot in slots:
             self._acks.drain(slot, self.now_s)
@@ -331,7 +331,7 @@ class Lessee:
             self._forget(leased)
         return self._holdings.give_back(number)
 
-    def owned_before(self, slot: PartitionSlot, version: int) -> LeasedPartition:
+    def owned_before(self, slot: PartitionAcks, version: int) -> LeasedPartition:
         """This process owned the partition with this version, and gives it up: what owners before it wrote is void."""
         leased = self._holdings.of(slot)
         leased.version = max(leased.version, version)

@@ -34,7 +34,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.members import (
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Feed
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionConsumer
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
@@ -387,7 +387,7 @@ class Lessor:
         asked = self._take_overs.asked.get(number)
         return asked is not None and not asked.voided
 
-    def holder_here(self, owned: OwnedPartition) -> Feed | None:
+    def holder_here(self, owned: OwnedPartition) -> PartitionConsumer | None:
         """Finds this process's consumer that holds messages of a partition which other members have yet to answer for
         (Failover). Reading passes these messages over from now on."""
         asked = self._take_overs.asked.get(owned.number)

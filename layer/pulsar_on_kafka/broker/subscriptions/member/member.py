@@ -23,7 +23,7 @@ from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ConsumersTold,
@@ -77,7 +77,7 @@ class SubscriptionMember:
         self._thread = aside(f"pok-member {self._handle}", self._run)
         attached.result()
 
-    def slot(self, partition: int) -> PartitionSlot:
+    def slot(self, partition: int) -> PartitionAcks:
         return self._handle.slot(partition)
 
     def attach(self, endpoint: Endpoint) -> None:
@@ -100,7 +100,7 @@ class SubscriptionMember:
 
     def negative_acknowledge(
         self,
-        slot: PartitionSlot,
+        slot: PartitionAcks,
         offset: int,
         endpoint: Endpoint,
         delay_s: float,
@@ -204,7 +204,7 @@ class SubscriptionMember:
 
     def undecryptable(self) -> int:
         """Encrypted messages that the consumers that are open now had no key for."""
-        return sum(endpoint.unsealing.failures for endpoint in self._own_consumers())
+        return sum(endpoint.decryptor.failures for endpoint in self._own_consumers())
 
     def consumers(self) -> int:
         return len(self._own_consumers())

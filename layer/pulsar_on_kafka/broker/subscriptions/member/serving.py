@@ -151,7 +151,7 @@ class MemberServing:
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed, self._begins)
         self._consumer = consumer = GroupConsumer(
-            services.config, handle.kafka_topic, callbacks, handle.partition, handle.company
+            services.config, handle.kafka_topic, callbacks, handle.partition, handle.local_peers
         )
         self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints)
         self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking, self._has_room)
@@ -374,7 +374,7 @@ class MemberServing:
         self._drain()
         if endpoint in self._endpoints:
             self._handle.meter.delivered += endpoint.delivered
-            self._handle.meter.undecryptable += endpoint.unsealing.failures
+            self._handle.meter.undecryptable += endpoint.decryptor.failures
         if self.leasing is not None:
             self.leasing.detach(endpoint)
         self.dispatcher.detach(endpoint)

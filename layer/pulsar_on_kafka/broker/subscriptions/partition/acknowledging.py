@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 
 _T = TypeVar("_T")
 
@@ -26,7 +26,7 @@ class Acknowledging:
 
     def __init__(
         self,
-        slot: PartitionSlot,
+        slot: PartitionAcks,
         cursor: CursorState,
         chunks: ChunkAssembly,
         in_flight: DeliveriesInFlight,

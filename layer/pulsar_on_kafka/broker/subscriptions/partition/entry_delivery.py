@@ -11,8 +11,13 @@ from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesI
 from pulsar_on_kafka.broker.subscriptions.records.batches import UnreadableMessages, payload_form, unpack
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, WholeMessage
 from pulsar_on_kafka.broker.subscriptions.records.compressed import uncompressed_size
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import MAX_BYTES_AT_ONCE, Delivery, EntryDelivery, Feed
-from pulsar_on_kafka.broker.subscriptions.records.decryption import is_sealed, uncompressed_record
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    MAX_BYTES_AT_ONCE,
+    Delivery,
+    EntryDelivery,
+    PartitionConsumer,
+)
+from pulsar_on_kafka.broker.subscriptions.records.decryption import is_encrypted, uncompressed_record
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
@@ -50,7 +55,7 @@ class EntriesAtHand:
         Raises:
             CorruptRecord: they cannot be read.
         """
-        self.sealed = self.sealed or is_sealed(record)
+        self.sealed = self.sealed or is_encrypted(record)
         form = payload_form(record)
         if form is None:
             return
@@ -112,7 +117,7 @@ class HandingOut:
         self._unreadable = unreadable
 
     def messages(
-        self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
+        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
     ) -> list[Delivery]:
         """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
         make = feed.endpoint.delivery_type
@@ -155,14 +160,18 @@ class HandingOut:
         here.add(len(found), total_bytes)
         return found
 
-    def _whole(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None) -> list[Delivery]:
+    def _whole(
+        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
+    ) -> list[Delivery]:
         bodies = dict(zip(offsets, records, strict=True))
         return [
             EntryDelivery(bodies[each.offset], feed, each.offset, each.redeliveries, each.messages, each.acked)
             for each in self.leases(offsets, records, holder)
         ]
 
-    def leases(self, offsets: Sequence[int], records: Sequence[Any], holder: Feed | None) -> list[LeasedEntry]:
+    def leases(
+        self, offsets: Sequence[int], records: Sequence[Any], holder: PartitionConsumer | None
+    ) -> list[LeasedEntry]:
         """These entries for a consumer in another process, which reads them itself; `holder` (None: nobody) has them
         from now on."""
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
@@ -195,7 +204,13 @@ class HandingOut:
         return found
 
     def _chunked(
-        self, offset: int, record: WholeMessage, feed: Feed, holder: Feed | None, *, readable: bool
+        self,
+        offset: int,
+        record: WholeMessage,
+        feed: PartitionConsumer,
+        holder: PartitionConsumer | None,
+        *,
+        readable: bool,
     ) -> list[Delivery]:
         if readable:
             try:
@@ -207,7 +222,9 @@ class HandingOut:
             self._in_flight.hold_batch(offset, holder, len(record.offsets))
         return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
 
-    def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
+    def _batch(
+        self, offset: int, record: Any, size: int, feed: PartitionConsumer, holder: PartitionConsumer | None
+    ) -> list[Delivery]:
         try:
             found, lost = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
         except CorruptRecord as reason:

@@ -11,7 +11,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Feed
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionConsumer
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings
 
 
@@ -22,22 +22,22 @@ class DeliveriesInFlight:
     """
 
     def __init__(self) -> None:
-        self.holders: dict[int, Feed] = {}
-        self.entries: Counter[Feed] = Counter()
+        self.holders: dict[int, PartitionConsumer] = {}
+        self.entries: Counter[PartitionConsumer] = Counter()
         """How many each holds."""
         self._apart = BitMap64()
-        self._entries_apart: Counter[Feed] = Counter()
+        self._entries_apart: Counter[PartitionConsumer] = Counter()
         self.unacked_in: dict[int, int] = {}
         """Batch entries in flight, and how many messages of each are unacknowledged; chunked messages, and how many
         chunks they have; one for every other entry."""
 
-    def hold(self, offsets: Sequence[int], feed: Feed) -> None:
+    def hold(self, offsets: Sequence[int], feed: PartitionConsumer) -> None:
         """This consumer has these; none of them is a batch entry."""
         self.holders.update(zip(offsets, repeat(feed)))
         self.entries[feed] += len(offsets)
         feed.endpoint.unacked += len(offsets)
 
-    def hold_batch(self, offset: int, feed: Feed, messages: int) -> None:
+    def hold_batch(self, offset: int, feed: PartitionConsumer, messages: int) -> None:
         self.holders[offset] = feed
         self.entries[feed] += 1
         self.unacked_in[offset] = messages
@@ -51,7 +51,7 @@ class DeliveriesInFlight:
                 self._apart.add(offset)
                 self._entries_apart[feed] += 1
 
-    def waited_for(self, feed: Feed) -> int:
+    def waited_for(self, feed: PartitionConsumer) -> int:
         """How many entries this consumer holds that are not set apart."""
         return self.entries[feed] - self._entries_apart[feed]
 
@@ -83,7 +83,7 @@ class DeliveriesInFlight:
             if not self._entries_apart[feed]:
                 del self._entries_apart[feed]
 
-    def _has_less(self, feed: Feed, entries: int) -> None:
+    def _has_less(self, feed: PartitionConsumer, entries: int) -> None:
         self.entries[feed] -= entries
         if self.entries[feed] <= 0:
             del self.entries[feed]
@@ -113,7 +113,7 @@ class DeliveriesInFlight:
     def let_go_of_all(self) -> None:
         self.let_go(list(self.holders))
 
-    def held_by(self, feed: Feed) -> list[int]:
+    def held_by(self, feed: PartitionConsumer) -> list[int]:
         return [offset for offset, holder in self.holders.items() if holder is feed]
 
     def messages(self) -> int:

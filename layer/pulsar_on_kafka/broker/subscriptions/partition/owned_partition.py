@@ -32,7 +32,12 @@ from pulsar_on_kafka.broker.subscriptions.partition.partition_saves import Parti
 from pulsar_on_kafka.broker.subscriptions.partition.record_filter import Intake, ReadAhead, without_acknowledged
 from pulsar_on_kafka.broker.subscriptions.records.batches import UnreadableMessages, report_beyond_end
 from pulsar_on_kafka.broker.subscriptions.records.chunks import Known, WholeMessage
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    Delivery,
+    Endpoint,
+    PartitionAcks,
+    PartitionConsumer,
+)
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
@@ -47,7 +52,7 @@ class OwnedPartition:
 
     def __init__(
         self,
-        slot: PartitionSlot,
+        slot: PartitionAcks,
         identity: CursorIdentity,
         cursor: CursorState,
         saved: SavedCursor,
@@ -76,7 +81,7 @@ class OwnedPartition:
         """Without a guard the counts of `redeliveries` travel with the saves."""
         self.guard: DeliveryGuard | None = None
         """Where a dead letter policy is set."""
-        self.active: Feed | None = None
+        self.active: PartitionConsumer | None = None
         """The one consumer that gets this partition (Exclusive and Failover)."""
         self.keys: KeyOrder[Endpoint] | None = None
         """What waits for its key's turn (Key_Shared)."""
@@ -278,7 +283,7 @@ class OwnedPartition:
 
     # What goes to consumers ---------------------------------------------------------------------------------------
 
-    def handed_to(self, feed: Feed) -> int:
+    def handed_to(self, feed: PartitionConsumer) -> int:
         """How many entries this consumer has in hand, without those that suspects do not wait for: what it held when
         the suspects came, and what it refused, which its application is done with."""
         return self.in_flight.waited_for(feed)
@@ -330,7 +335,7 @@ class OwnedPartition:
                 self._read_ahead.replace_next(record)
         return True
 
-    def deliver(self, feed: Feed, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
+    def deliver(self, feed: PartitionConsumer, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
         """Hand entries to a consumer, and remember that it holds them (`hold`: shared subscriptions)."""
         if isinstance(feed.endpoint, RemoteEndpoint):
             entries = self._handing_out.leases(offsets, records, feed if hold else None)
@@ -351,7 +356,7 @@ class OwnedPartition:
         ]
 
     def hand_out(
-        self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
+        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
     ) -> list[Delivery]:
         """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
         return self._handing_out.messages(offsets, records, feed, holder)
@@ -439,7 +444,7 @@ class OwnedPartition:
         self.replay.update(offsets)
         self.meter.redelivered += len(offsets)
 
-    def still_held(self, feed: Feed, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
+    def still_held(self, feed: PartitionConsumer, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
         """The partition was taken over, and this consumer has these, each with its number of messages; `chunked` are
         those of them that came in chunks."""
         offsets = self.still_out(messages, chunked)
@@ -521,7 +526,9 @@ class OwnedPartition:
         self._acknowledging.elsewhere(offsets, batches, self.meter)
         self.passed(self.cursor.next_unacked - 1)
 
-    def give_back(self, feed: Feed, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED) -> None:
+    def give_back(
+        self, feed: PartitionConsumer, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED
+    ) -> None:
         """The consumer is gone: its messages come again, those that are `put_off` at their time.
 
         Pulsar does not count that as a redelivery.
@@ -541,7 +548,7 @@ class OwnedPartition:
         waiting = Counter(delivery.offset for delivery in taken)
         return BitMap64(o for o, messages in waiting.items() if o in whole or messages >= unacked.get(o, 1))
 
-    def withdraw(self, feed: Feed, refused: BitMap64) -> None:
+    def withdraw(self, feed: PartitionConsumer, refused: BitMap64) -> None:
         """Take back what this consumer did not receive; what it `refused` is not its own any more either.
 
         Of a batch entry of which it received something, the rest stays in its inbox: an entry has one holder.
@@ -557,9 +564,9 @@ class OwnedPartition:
         if self.guard is not None:
             self.guard.given_back(back)
 
-    def received(self) -> dict[Feed, list[LeasedEntry]]:
+    def received(self) -> dict[PartitionConsumer, list[LeasedEntry]]:
         """What this process's consumers hold, as if it had been leased to them."""
-        found: dict[Feed, list[LeasedEntry]] = {}
+        found: dict[PartitionConsumer, list[LeasedEntry]] = {}
         unacked, known = self.in_flight.unacked_in, self.chunks.known
         for offset, feed in self.holders.items():
             if feed.endpoint.is_remote:

@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     BatchEntry,
     Delivery,
     EntryDelivery,
-    Feed,
+    PartitionConsumer,
 )
 from pulsar_on_kafka.broker.subscriptions.records.decryption import uncompressed_record
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
@@ -111,7 +111,7 @@ class UnreadableMessages(NamedTuple):
 
 
 def unpack(
-    record: Any, size: int, feed: Feed, offset: int, redeliveries: int, acked: BatchAckSet | None
+    record: Any, size: int, feed: PartitionConsumer, offset: int, redeliveries: int, acked: BatchAckSet | None
 ) -> tuple[list[Delivery], UnreadableMessages | None]:
     """The messages of a batch entry that are not in `acked`, in order; and those of them that cannot be read.
 
@@ -150,7 +150,7 @@ class Begun(NamedTuple):
 
 
 def messages_of(
-    records: Sequence[Any], feed: Feed, begun: Begun | None, left_out: Mapping[int, BatchAckSet] = _NONE
+    records: Sequence[Any], feed: PartitionConsumer, begun: Begun | None, left_out: Mapping[int, BatchAckSet] = _NONE
 ) -> list[Delivery]:
     """What a reader gets of a run of records: batches unpacked, without what is `left_out` of them (by offset), no
     markers, nothing that cannot be read (reported)."""
@@ -187,7 +187,7 @@ def messages_of(
     return found
 
 
-def _report_lost(feed: Feed, offset: int, lost: UnreadableMessages | None) -> None:
+def _report_lost(feed: PartitionConsumer, offset: int, lost: UnreadableMessages | None) -> None:
     if lost is not None:
         _log.error("reader=%s offset=%d is read without %s", feed.endpoint.name, offset, lost)
 
@@ -215,7 +215,7 @@ def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet |
 
 
 def _entry_of(
-    record: Any, feed: Feed, size: int, begun: Begun | None, left_out: BatchAckSet | None
+    record: Any, feed: PartitionConsumer, size: int, begun: Begun | None, left_out: BatchAckSet | None
 ) -> Sequence[EntryDelivery]:
     """The record as a whole, unless nothing of it is left."""
     offset = record.offset()

@@ -24,7 +24,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.subscriptions.records.batches import batch_size, is_batch, is_marker, messages_in
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, ChunkRules, chunk_info
-from pulsar_on_kafka.broker.subscriptions.records.decryption import is_sealed
+from pulsar_on_kafka.broker.subscriptions.records.decryption import is_encrypted
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages
@@ -124,7 +124,7 @@ class CompactedRange:
 def _columns(record: Any) -> EntryMessages | None:
     """The messages of a batch entry; None when they cannot be read."""
     value = record.value()
-    if value is None or is_sealed(record):
+    if value is None or is_encrypted(record):
         return None
     try:
         return messages_in(record, value, batch_size(record))

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkRules
-from pulsar_on_kafka.broker.subscriptions.records.decryption import Unsealing
+from pulsar_on_kafka.broker.subscriptions.records.decryption import RecordDecryptor
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -36,7 +36,7 @@ BatchAck = tuple[int, int, int]
 """(offset of a batch entry, batch index, number of its messages)."""
 
 
-class PartitionSlot:
+class PartitionAcks:
     """One partition as the consumers of this process see it; outlives revocation and a later assignment.
 
     `acks`, `cumulative`, their counterparts for messages of batch entries (which hold `BatchAck`s) and `nacks` are
@@ -98,18 +98,18 @@ class PartitionSlot:
         return lost
 
 
-class Feed:
+class PartitionConsumer:
     """One partition's messages for one consumer; every message of it points here."""
 
     __slots__ = ("endpoint", "slot")
 
-    def __init__(self, slot: PartitionSlot, endpoint: Endpoint) -> None:
+    def __init__(self, slot: PartitionAcks, endpoint: Endpoint) -> None:
         self.slot = slot
         self.endpoint = endpoint
 
     def unseal(self, record: Any) -> tuple[Any | None, bool]:
-        """What this consumer gets of a record (`Unsealing.look`)."""
-        return self.endpoint.unsealing.look(record, self.slot, self.endpoint.name)
+        """What this consumer gets of a record (`RecordDecryptor.look`)."""
+        return self.endpoint.decryptor.look(record, self.slot, self.endpoint.name)
 
 
 class Delivery:
@@ -117,12 +117,12 @@ class Delivery:
 
     __slots__ = ("feed", "offset", "record", "redeliveries")
 
-    in_batch: ClassVar[Callable[[KafkaRecord, Feed, int, int, int, BatchEntry], Delivery]]
+    in_batch: ClassVar[Callable[[KafkaRecord, PartitionConsumer, int, int, int, BatchEntry], Delivery]]
     """Makes the delivery of one message of a batch entry: the same, then batch index and entry."""
-    in_chunks: ClassVar[Callable[[KafkaRecord, Feed, int, int], Delivery]]
+    in_chunks: ClassVar[Callable[[KafkaRecord, PartitionConsumer, int, int], Delivery]]
     """Makes the delivery of a message that came in chunks; its record is a `WholeMessage`."""
 
-    def __init__(self, record: KafkaRecord, feed: Feed, offset: int, redeliveries: int) -> None:
+    def __init__(self, record: KafkaRecord, feed: PartitionConsumer, offset: int, redeliveries: int) -> None:
         self.record = record
         self.feed = feed
         self.offset = offset
@@ -138,7 +138,13 @@ class EntryDelivery(Delivery):
     __slots__ = ("acked", "messages")
 
     def __init__(
-        self, record: Any, feed: Feed, offset: int, redeliveries: int, messages: int, acked: tuple[int, int] | None
+        self,
+        record: Any,
+        feed: PartitionConsumer,
+        offset: int,
+        redeliveries: int,
+        messages: int,
+        acked: tuple[int, int] | None,
     ) -> None:
         super().__init__(record, feed, offset, redeliveries)
         self.messages = messages
@@ -250,7 +256,7 @@ class Endpoint:
         schema: Decoder | None = None,
         values: Values | None = None,
         rules: DeliveryRules | None = None,
-        unsealing: Unsealing | None = None,
+        decryptor: RecordDecryptor | None = None,
         chunk_rules: ChunkRules | None = None,
     ) -> None:
         rules = rules or DeliveryRules()
@@ -268,7 +274,7 @@ class Endpoint:
         self.ack_timeouts = ack_timeouts = rules.ack_timeouts
         self.dead_letters = rules.dead_letters
         self.key_shared = rules.key_shared
-        self.unsealing = unsealing if unsealing is not None else Unsealing()
+        self.decryptor = decryptor if decryptor is not None else RecordDecryptor()
         self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
         self._new_queue: Callable[[], deque[Delivery]] = (
             deque if ack_timeouts is None else partial(_WatchedInbox, ack_timeouts.received)
@@ -290,13 +296,13 @@ class Endpoint:
         self._waiting = 0
         self._closed = False
         self._changed = threading.Condition()
-        self._feeds: dict[int, Feed] = {}
+        self._feeds: dict[int, PartitionConsumer] = {}
 
-    def feed(self, slot: PartitionSlot) -> Feed:
+    def feed(self, slot: PartitionAcks) -> PartitionConsumer:
         """The feed of this consumer for a partition (always the same object)."""
         feed = self._feeds.get(slot.number)
         if feed is None or feed.slot is not slot:
-            feed = self._feeds[slot.number] = Feed(slot, self)
+            feed = self._feeds[slot.number] = PartitionConsumer(slot, self)
         return feed
 
     def traffic(self) -> Traffic | None:
@@ -362,7 +368,7 @@ class Endpoint:
                 deliveries = [each for each in deliveries if id(each) not in buried]
         self.deliver(deliveries)
 
-    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+    def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
         """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
         waiting, self.queue = self.queue, self._new_queue()
         taken: list[Delivery] = []
@@ -376,7 +382,7 @@ class Endpoint:
         self.restore(kept)
         return taken
 
-    def take_back(self, slot: PartitionSlot) -> None:
+    def take_back(self, slot: PartitionAcks) -> None:
         """All of this partition comes again: drop what waits, and mind nobody's time."""
         self.discard(slot)
         if self.ack_timeouts is not None:

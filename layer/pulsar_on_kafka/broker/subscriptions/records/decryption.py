@@ -98,7 +98,7 @@ def uncompressed_record(record: Any) -> Any:
     return record if info is None else OpenedRecord(record, decompress(record.value() or b"", info))
 
 
-class Unsealing:
+class RecordDecryptor:
     """One consumer's keys and wish. Counts what it could not decrypt."""
 
     def __init__(self, cipher: Cipher | None = None, on_failure: OnFailure = OnFailure.FAIL) -> None:
@@ -109,7 +109,7 @@ class Unsealing:
     def look(self, record: Any, slot: Slot, consumer: str) -> tuple[Any | None, bool]:
         """What `open` gives, and whether its value can be read; a record in clear is given as it is. `consumer` is its
         name."""
-        if is_plain(packed_headers_of(record)) or not is_sealed(record):
+        if is_plain(packed_headers_of(record)) or not is_encrypted(record):
             return record, True
         if type(record) is WholeMessage:
             return self._look_into_chunks(record, slot, consumer)
@@ -165,5 +165,5 @@ class Unsealing:
         return None
 
 
-def is_sealed(record: Any) -> bool:
+def is_encrypted(record: Any) -> bool:
     return any(name == ENCRYPTION for name, _ in headers_of(record) or ())

@@ -22,7 +22,7 @@ from pulsar_on_kafka.base.meters import ReadCounts
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun, affordable, messages_of
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, EntryDelivery, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, EntryDelivery, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
@@ -67,7 +67,7 @@ class Tail:
         self,
         kafka_topic: str,
         config: dict[str, Any],
-        slot: Callable[[int], PartitionSlot],
+        slot: Callable[[int], PartitionAcks],
         starts: Mapping[int, int],
         endpoint: Endpoint,
         readable: Readable,
@@ -140,7 +140,7 @@ class Tail:
 
     def read_counts(self) -> ReadCounts:
         """The counts of this reader up to now, for `ReaderMeter`."""
-        return ReadCounts(self._endpoint.delivered, self._endpoint.unsealing.failures, self._received_bytes)
+        return ReadCounts(self._endpoint.delivered, self._endpoint.decryptor.failures, self._received_bytes)
 
     def ask_stats(self) -> Future[TailStats]:
         """For somebody who asks several readers at once. Closed: it was closed; or what ended it."""

@@ -9,8 +9,8 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     DeliveryRules,
     Endpoint,
-    Feed,
-    PartitionSlot,
+    PartitionAcks,
+    PartitionConsumer,
 )
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
@@ -67,7 +67,7 @@ class RemoteEndpoint(Endpoint):
     def has_room_again(self) -> bool:
         return True
 
-    def lend(self, feed: Feed, entries: Sequence[LeasedEntry]) -> None:
+    def lend(self, feed: PartitionConsumer, entries: Sequence[LeasedEntry]) -> None:
         if not entries:
             return
         messages = sum(entry.messages for entry in entries)
@@ -79,7 +79,7 @@ class RemoteEndpoint(Endpoint):
         """Not this way: it gets entries (`lend`)."""
         raise TypeError(f"consumer {self.name} of {self.node} is leased entries")
 
-    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+    def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
         """Have its process drop what was not received of a partition; nobody here knows what that is."""
         if slot is not None:
             self._recall(slot.number)

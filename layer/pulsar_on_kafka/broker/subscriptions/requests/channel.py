@@ -29,11 +29,11 @@ from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 
 _log = logging.getLogger(__name__)
 
-Said = tuple[DeliveryKey, bytes]
+OutgoingRecord = tuple[DeliveryKey, bytes]
 """A record to be written."""
 
 
-class Heard(NamedTuple):
+class DeliveryRecord(NamedTuple):
     """A record at its offset in its partition of `deliveries`."""
 
     offset: int
@@ -41,7 +41,7 @@ class Heard(NamedTuple):
     value: bytes
 
 
-Listener = Callable[[Sequence[Heard]], None]
+Listener = Callable[[Sequence[DeliveryRecord]], None]
 """Called by the channel's thread with what a topic's records say, in the order of the log. Returns at once."""
 Patience = Callable[[], bool]
 """Whether a listener can do without hearing anything for a moment; called by the channel's thread."""
@@ -110,7 +110,7 @@ class DeliveryChannel:
         """Where the next record about a topic will lie, or behind that. Raises StoreError."""
         return self._log.end_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
 
-    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[Heard]:
+    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[DeliveryRecord]:
         """What stands in [start, end) of the partition of a topic, and is about that; what retention took is passed
         over. Raises StoreError."""
         partition = DELIVERIES.partition_for(topic)
@@ -121,7 +121,7 @@ class DeliveryChannel:
                 if found is not None and found.key.topic == topic:
                     yield found
 
-    def write(self, records: Sequence[Said], deadline: Deadline) -> list[int]:
+    def write(self, records: Sequence[OutgoingRecord], deadline: Deadline) -> list[int]:
         """Append records about one topic, wait until they are durable, and give their offsets. Raises StoreError."""
         partition = DELIVERIES.partition_for(records[0][0].topic)
         with self._counting:
@@ -141,7 +141,7 @@ class DeliveryChannel:
             self.unlisten(topic, listener)
 
     def decoded(
-        self, records: Sequence[Heard], subscription: str | None = None
+        self, records: Sequence[DeliveryRecord], subscription: str | None = None
     ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | CursorReply | ConsumersTold]]:
         """The requests and answers among these that are about this subscription (None: any). For listeners."""
         for _, key, value in records:
@@ -177,7 +177,7 @@ class DeliveryChannel:
         return REST_S if all(each() for each in patience) else 0.0
 
     def _hand_on(self, records: Sequence[tuple[int, LogRecord]]) -> None:
-        by_topic: dict[str, list[Heard]] = {}
+        by_topic: dict[str, list[DeliveryRecord]] = {}
         for partition, record in records:
             found = self._about(partition, record)
             if found is not None:
@@ -192,7 +192,7 @@ class DeliveryChannel:
                     self.corrupt_records += 1
                     _log.exception("topic=%s a listener did not take %d records", topic, len(heard))
 
-    def _about(self, partition: int, record: LogRecord) -> Heard | None:
+    def _about(self, partition: int, record: LogRecord) -> DeliveryRecord | None:
         try:
             key = decode_key(record.key)
         except CorruptRecord as reason:
@@ -202,5 +202,5 @@ class DeliveryChannel:
             )
             return None
         if isinstance(key, DeliveryKey) and record.value is not None:
-            return Heard(record.offset, key, record.value)
+            return DeliveryRecord(record.offset, key, record.value)
         return None

@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, Save, Un
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord, OutgoingRecord
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, IdleReading, IdleTransactions
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
@@ -194,7 +194,7 @@ class LiveCursors:
         request = _request(subscription, subscription.incarnation, wish)
         complete = threading.Event()
 
-        def heard(records: Sequence[Heard]) -> None:
+        def heard(records: Sequence[DeliveryRecord]) -> None:
             for _, found in self._channel.decoded(records, subscription.name):
                 if isinstance(found, ConsumersTold) and found.id == request.id:
                     told[found.member] = found
@@ -232,7 +232,7 @@ class LiveCursors:
                     asked.answered(answer)
 
     def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
-        def heard(records: Sequence[Heard]) -> None:
+        def heard(records: Sequence[DeliveryRecord]) -> None:
             for _, found in self._channel.decoded(records, asked.subscription):
                 if isinstance(found, CursorReply):
                     asked.answered(found)
@@ -337,7 +337,7 @@ class _Asked:
                     raise errors.Refused(answer.refused)
             return {p: request for p, request in self._requests.items() if request.id not in self._answers}
 
-    def records(self) -> list[Said]:
+    def records(self) -> list[OutgoingRecord]:
         return [
             (DeliveryKey(self.topic, partition, self.subscription), encode_request(request))
             for partition, request in self.left().items()

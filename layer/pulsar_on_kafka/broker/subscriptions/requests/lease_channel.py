@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.subscriptions.leases import lease_options
-from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
@@ -59,12 +59,14 @@ class LeaseChannel:
         self._live_members = live_members
         self._saved_version = saved_version
         self._errands = errands
-        self._hear: Callable[[Sequence[lease_options.Heard]], None] = lambda records: None
-        self._listener: Callable[[Sequence[Heard]], None] = self._heard
+        self._hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None] = lambda records: None
+        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
         self._hears_all = False
         """Nothing that stands behind what this process writes is missed."""
 
-    def listen(self, hear: Callable[[Sequence[lease_options.Heard]], None], patience: Callable[[], bool]) -> None:
+    def listen(
+        self, hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None], patience: Callable[[], bool]
+    ) -> None:
         """From here on nothing is missed: who is in the group and does not hear an owner's question holds it up."""
         self._hear = hear
         start: int | None = None
@@ -85,10 +87,10 @@ class LeaseChannel:
 
         return self._run(append)
 
-    def read(self, start: int, most: int) -> Future[lease_options.HeardAgain]:
-        def read_again() -> lease_options.HeardAgain:
+    def read(self, start: int, most: int) -> Future[lease_options.RereadLeaseRecords]:
+        def read_again() -> lease_options.RereadLeaseRecords:
             deadline = Deadline.after(_READ_S)
-            found: list[lease_options.Heard] = []
+            found: list[lease_options.ReceivedLeaseRecord] = []
             upto = self._channel.end(self._topic, deadline)
             for record in self._channel.written(self._topic, start, upto, deadline):
                 found += self._ours([record])
@@ -97,7 +99,7 @@ class LeaseChannel:
                     break
             # Asked last: retention may take some while it is read.
             is_whole = self._channel.start(self._topic, deadline) <= start
-            return lease_options.HeardAgain(found, upto, is_whole)
+            return lease_options.RereadLeaseRecords(found, upto, is_whole)
 
         return self._run(read_again)
 
@@ -155,13 +157,13 @@ class LeaseChannel:
             closed.set_exception(errors.Closed("this process leaves the cluster"))
             return closed
 
-    def _heard(self, records: Sequence[Heard]) -> None:
+    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
         """In the channel's thread."""
         ours = self._ours(records)
         if ours:
             self._hear(ours)
 
-    def _ours(self, records: Sequence[Heard]) -> list[lease_options.Heard]:
+    def _ours(self, records: Sequence[DeliveryRecord]) -> list[lease_options.ReceivedLeaseRecord]:
         ours = [each for each in records if each.key.subscription == self._subscription and is_lease_record(each.value)]
         seat = self._seat
         if seat is None:

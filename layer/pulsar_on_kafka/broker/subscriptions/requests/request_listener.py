@@ -13,7 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord, OutgoingRecord
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MAX_WAITING, refusal
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     EVERYBODY,
@@ -52,7 +52,7 @@ class Answering:
         except RuntimeError:
             return  # closed: who asks asks the next owner
 
-    def _write(self, records: Sequence[Said]) -> None:
+    def _write(self, records: Sequence[OutgoingRecord]) -> None:
         try:
             self._channel.write(records, Deadline.after(_ANSWER_TIMEOUT_S))
         except errors.LayerError as failure:
@@ -63,7 +63,7 @@ class Answering:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-class OwnerEar:
+class RequestListener:
     """Listens for one member until `stop`. Memory: 1,000 requests, and 10,000 of transactions with their answers."""
 
     def __init__(
@@ -85,14 +85,14 @@ class OwnerEar:
         """Requests of transactions that are not answered."""
         self._held: OrderedDict[bytes, CursorReply] = OrderedDict()
         """The last answers to such requests."""
-        self._hear: Callable[[Sequence[Heard]], None] = self._heard
+        self._hear: Callable[[Sequence[DeliveryRecord]], None] = self._heard
         channel.listen(self._topic, self._hear, patience=lambda: not member.answering_partitions())
 
     def stop(self) -> None:
         """A second call does nothing."""
         self._channel.unlisten(self._topic, self._hear)
 
-    def _heard(self, records: Sequence[Heard]) -> None:
+    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
         """In the channel's thread."""
         mine: list[tuple[DeliveryKey, Request]] = []
         owned = self._member.answering_partitions()

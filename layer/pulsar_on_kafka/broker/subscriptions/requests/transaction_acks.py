@@ -21,7 +21,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord, OutgoingRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     CursorLife,
@@ -87,7 +87,7 @@ class TransactionAcksElsewhere:
         """When all that wait are looked at next."""
         failing = "acknowledgements of transactions have to wait"
         self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_RETRY_INTERVAL_S))
-        self._listener: Callable[[Sequence[Heard]], None] = self._heard
+        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class TransactionAcksElsewhere:
 
     # The channel's thread -----------------------------------------------------------------------------------------
 
-    def _heard(self, records: Sequence[Heard]) -> None:
+    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
         for _, found in self._channel.decoded(records):
             if not isinstance(found, CursorReply):
                 continue
@@ -161,7 +161,7 @@ class TransactionAcksElsewhere:
 
     def _write(self, topic: str, due: Sequence[_Asked]) -> None:
         deadline = Deadline.after(_WRITE_S)
-        records: list[Said] = [(asked.key, encode_transaction(asked.request)) for asked in due]
+        records: list[OutgoingRecord] = [(asked.key, encode_transaction(asked.request)) for asked in due]
         try:
             if topic not in self._topics:
                 self._channel.listen(topic, self._listener, self._channel.end(topic, deadline))

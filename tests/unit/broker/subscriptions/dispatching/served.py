@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatch
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
@@ -100,7 +100,7 @@ class Served:
         self.seeks: list[tuple[int, int]] = []
         self.consumers: list[Endpoint] = []
         self.owned: dict[int, OwnedPartition] = {}
-        self.slots = [PartitionSlot(TOPIC, number, number, LedgerLayout(1, 10)) for number in range(partitions)]
+        self.slots = [PartitionAcks(TOPIC, number, number, LedgerLayout(1, 10)) for number in range(partitions)]
         self._stores = CursorStore(MemoryStateLog())
         handle = SimpleNamespace(
             type=kind, kafka_topic="orders", buffer=None, slots=lambda: self.slots, incarnation=SAME_INCARNATION

@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.dispatching import batch_nacks
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchRefusals, HeldHere
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.clocks import SetClock
@@ -47,7 +47,7 @@ class Process:
 
     def __init__(self, letters: Letters | None = None) -> None:
         self.clock = SetClock()
-        self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+        self.slot = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
         self.consumer = Endpoint("mine", 100, delivery_type=Message, rules=DeliveryRules(dead_letters=letters))
         self.in_flight = DeliveriesInFlight()
         self.in_flight.hold_batch(3, self.consumer.feed(self.slot), SIZE)
@@ -277,7 +277,7 @@ def test_what_is_late_of_an_entry_of_which_something_waits_comes_at_once() -> No
 def test_only_what_waits_of_the_same_entry_matters_to_what_is_late() -> None:
     process = Process()
     plain: Any = Message(Record(4), process.consumer.feed(process.slot), 4, 0)  # type: ignore[arg-type]
-    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
     of_other = BatchedMessage.in_batch(Record(3, batch=SIZE), process.consumer.feed(other), 3, 0, 5, _Entry())  # type: ignore[arg-type]
     process.consumer.deliver([plain, of_other])
     assert process.refusals.late(0, BitMap64([3]), process.consumer) == BitMap64([3])

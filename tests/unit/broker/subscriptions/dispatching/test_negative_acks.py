@@ -13,8 +13,8 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     DeliveryRules,
     Endpoint,
-    Feed,
-    PartitionSlot,
+    PartitionAcks,
+    PartitionConsumer,
 )
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
@@ -188,7 +188,9 @@ class Watched:
         self.timeouts = AckTimeouts(timeout_s)
         endpoint = Endpoint("joe", 10, delivery_type=Delivery, rules=DeliveryRules(ack_timeouts=self.timeouts))
         self.inbox = endpoint.queue
-        self.feeds = [Feed(PartitionSlot("t", number, number, LedgerLayout(1, 10)), endpoint) for number in range(3)]
+        self.feeds = [
+            PartitionConsumer(PartitionAcks("t", number, number, LedgerLayout(1, 10)), endpoint) for number in range(3)
+        ]
 
     def receive(self, *offsets: int, partition: int = 0) -> None:
         for offset in offsets:

@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import (
     active_consumer,
     next_on_ring,
 )
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 TOPIC = "persistent://public/default/orders"
@@ -24,12 +24,12 @@ def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:
     return Endpoint(name, capacity, delivery_type=Delivery, rules=DeliveryRules(priority))
 
 
-def partition(number: int) -> PartitionSlot:
-    return PartitionSlot(f"{TOPIC}-partition-{number}", number, number, LedgerLayout(6))
+def partition(number: int) -> PartitionAcks:
+    return PartitionAcks(f"{TOPIC}-partition-{number}", number, number, LedgerLayout(6))
 
 
-def topic_without_partitions(number: int = 0) -> PartitionSlot:
-    return PartitionSlot(f"{TOPIC}-{number}", 0, -1, LedgerLayout(1))
+def topic_without_partitions(number: int = 0) -> PartitionAcks:
+    return PartitionAcks(f"{TOPIC}-{number}", 0, -1, LedgerLayout(1))
 
 
 def names(endpoints: list[Endpoint], turns: int) -> list[str]:
@@ -145,13 +145,13 @@ def test_of_two_with_the_same_name_the_later_one_is_active() -> None:
 
 
 @pytest.mark.parametrize("slot", [partition(0), partition(1), topic_without_partitions()])
-def test_only_the_highest_priority_level_is_active(slot: PartitionSlot) -> None:
+def test_only_the_highest_priority_level_is_active(slot: PartitionAcks) -> None:
     consumers = [a_consumer("a", priority=5), a_consumer("z", priority=1)]
     assert active_consumer(consumers, slot) is consumers[1]
 
 
 @pytest.mark.parametrize("slot", [partition(0), topic_without_partitions()])
-def test_a_closed_consumer_is_never_active(slot: PartitionSlot) -> None:
+def test_a_closed_consumer_is_never_active(slot: PartitionAcks) -> None:
     a, b = a_consumer("a"), a_consumer("b")
     a.close()
     assert active_consumer([a, b], slot) is b

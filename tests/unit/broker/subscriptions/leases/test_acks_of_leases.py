@@ -9,7 +9,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.leases.acks import LeaseAcks, UnsavedReports
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import HeldBefore, LeasedPartition, LeasedPartitions
 from pulsar_on_kafka.broker.subscriptions.leases.permits import LeasePermits
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, MemberId, Nack, Report
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
@@ -19,8 +19,8 @@ MEMBER = MemberId("me", 1)
 OWNER = b"1" * 16
 
 
-def _slot(number: int = 0) -> PartitionSlot:
-    return PartitionSlot("persistent://public/default/orders", number, -1, LedgerLayout(1, 10))
+def _slot(number: int = 0) -> PartitionAcks:
+    return PartitionAcks("persistent://public/default/orders", number, -1, LedgerLayout(1, 10))
 
 
 def _consumer(capacity: int = 10) -> Endpoint:

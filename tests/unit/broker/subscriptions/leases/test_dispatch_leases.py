@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
@@ -36,7 +36,7 @@ from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 
 OWNER, NEXT_OWNER = b"1" * 16, b"2" * 16
-SLOT = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+SLOT = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
 MEMBER = MemberId("other", 1)
 
 
@@ -88,7 +88,7 @@ def test_a_lease_of_a_former_owner_is_void() -> None:
 
 def test_who_loses_one_partition_goes_on_leasing_others_of_which_it_leased_nothing_before() -> None:
     member, _ = lessee()
-    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
     member.hear(SLOT, lease(1, number=1))
     member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
     assert said(member).consumers[0].limits[OWNER] >= 2

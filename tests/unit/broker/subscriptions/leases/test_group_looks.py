@@ -9,20 +9,20 @@ import pytest
 
 from pulsar_on_kafka.base.errors import AppendFailed
 from pulsar_on_kafka.broker.subscriptions.leases.group_monitor import GroupLooks, LiveMembers
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import HeardAgain
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import RereadLeaseRecords
 
 
 class Traffic:
     def __init__(self) -> None:
         self.asked: list[Future[Collection[str]]] = []
         self.read_from: list[int] = []
-        self.readings: list[Future[HeardAgain]] = []
+        self.readings: list[Future[RereadLeaseRecords]] = []
 
     def group(self) -> Future[Collection[str]]:
         self.asked.append(Future())
         return self.asked[-1]
 
-    def read(self, start: int, most: int) -> Future[HeardAgain]:
+    def read(self, start: int, most: int) -> Future[RereadLeaseRecords]:
         self.read_from.append(start)
         self.readings.append(Future())
         return self.readings[-1]
@@ -55,7 +55,7 @@ def test_what_was_seen_counts_when_the_last_word_was_taken_in() -> None:
     assert seen is not None
     made.hear_first(seen, 40)
     assert made.counts(40) is None
-    traffic.readings[0].set_result(HeardAgain([(41, 0, b""), (44, 0, b"")], 50))
+    traffic.readings[0].set_result(RereadLeaseRecords([(41, 0, b""), (44, 0, b"")], 50))
     assert (made.counts(44), made.counts(45), made.counts(45)) == (None, seen, None)
     assert traffic.read_from == [40]
 
@@ -65,7 +65,7 @@ def test_where_nothing_was_said_it_counts_at_once() -> None:
     seen = made.seen()
     assert seen is not None
     made.hear_first(seen, 40)
-    traffic.readings[0].set_result(HeardAgain([], 40))
+    traffic.readings[0].set_result(RereadLeaseRecords([], 40))
     assert made.counts(40) == seen
 
 
@@ -74,9 +74,9 @@ def test_what_is_too_much_for_one_reading_is_read_in_several() -> None:
     seen = made.seen()
     assert seen is not None
     made.hear_first(seen, 0)
-    traffic.readings[0].set_result(HeardAgain([(offset, 0, b"") for offset in range(1000)], 1000))
+    traffic.readings[0].set_result(RereadLeaseRecords([(offset, 0, b"") for offset in range(1000)], 1000))
     assert made.counts(1000) is None
-    traffic.readings[1].set_result(HeardAgain([(1000, 0, b"")], 1001))
+    traffic.readings[1].set_result(RereadLeaseRecords([(1000, 0, b"")], 1001))
     assert (made.counts(1000), made.counts(1001)) == (None, seen)
     assert traffic.read_from == [0, 1000]
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.broker.subscriptions.leases.inbox import LeaseInbox
-from pulsar_on_kafka.broker.subscriptions.leases.lease_options import HeardAgain
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import RereadLeaseRecords
 
 
 class Log:
@@ -17,7 +17,7 @@ class Log:
         self.rng = rng or random.Random(1)
         self.start = 0
         self.end = 0
-        self.asked: list[tuple[Future[HeardAgain], int, int]] = []
+        self.asked: list[tuple[Future[RereadLeaseRecords], int, int]] = []
         self.inbox = LeaseInbox(self.read, self.wake, self.can_wait, most_records=4, most_bytes=30)
         self.woken = 0
         self.heard_upto = 0
@@ -29,8 +29,8 @@ class Log:
     def can_wait(self, value: bytes) -> bool:
         return value.startswith(b"x")
 
-    def read(self, start: int, most: int) -> Future[HeardAgain]:
-        answer = Future[HeardAgain]()
+    def read(self, start: int, most: int) -> Future[RereadLeaseRecords]:
+        answer = Future[RereadLeaseRecords]()
         self.asked.append((answer, start, most))
         return answer
 
@@ -41,7 +41,7 @@ class Log:
             return
         ours = [offset for offset in range(max(start, self.start), self.end) if offset % 2 == 0]
         upto = self.end if len(ours) <= most else ours[most - 1] + 1
-        answer.set_result(HeardAgain([(o, 0, b"x" * 9) for o in ours[:most]], upto, self.start <= start))
+        answer.set_result(RereadLeaseRecords([(o, 0, b"x" * 9) for o in ours[:most]], upto, self.start <= start))
 
     def hear(self, upto: int) -> None:
         self.inbox.hear([(o, 0, b"x" * 9) for o in range(self.heard_upto, upto) if o % 2 == 0])

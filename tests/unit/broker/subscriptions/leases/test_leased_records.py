@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError, TooManyHandles
 from pulsar_on_kafka.broker.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
@@ -61,7 +61,7 @@ class Member:
         self.fails = False
         self.failure: StoreError = StoreError("no broker answers")
         self.clock = SetClock()
-        self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+        self.slot = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
         self.consumer = Endpoint("mine", 100, delivery_type=Message)
         self.lessee = Lessee(LIFE, "me", [self.consumer])
         self.lessee.asking = True
@@ -159,7 +159,7 @@ def test_a_later_format_stays_with_the_consumer_and_is_not_skipped(caplog: pytes
 def test_what_owners_lease_beyond_the_room_of_an_inbox_waits_until_there_is_room() -> None:
     """One was promised all of it before the other became known."""
     member = Member(*(Record(offset) for offset in range(200)))
-    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
     assert member.said().consumers[0].limits == {OWNER: 100}
     member.lessee.hear(None, Welcome(NEXT_OWNER, member.lessee.id))
     assert member.said().consumers[0].limits == {OWNER: 100, NEXT_OWNER: 50}

@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -45,7 +45,7 @@ class Record:
 
 
 def a_partition(cursor: CursorState | None = None) -> OwnedPartition:
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
     return OwnedPartition(slot, identity, cursor or CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
 

@@ -18,7 +18,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.record_headers import MARKER, PRODUCER
@@ -41,7 +41,7 @@ class Record:
 
 
 def a_partition(start: int = 0, entries_per_ledger: int = 10, terms: PartitionTerms | None = None) -> OwnedPartition:
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, entries_per_ledger))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, entries_per_ledger))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, entries_per_ledger)
     return OwnedPartition(
         slot, identity, CursorState(start, entries_per_ledger), SavedCursor(identity.lineage(b"", 1, 0)), terms

@@ -11,7 +11,12 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    Delivery,
+    Endpoint,
+    PartitionAcks,
+    PartitionConsumer,
+)
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -37,14 +42,14 @@ class Record:
 
 
 def a_partition() -> OwnedPartition:
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
     owned = OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
     owned.held.holdings = PendingAcks(CursorName(identity.topic, 0, "s"), CursorIncarnation(1, 2), "me", 1).held
     return owned
 
 
-def a_feed(owned: OwnedPartition) -> Feed:
+def a_feed(owned: OwnedPartition) -> PartitionConsumer:
     return Endpoint("joe", 1000, delivery_type=Delivery).feed(owned.slot)
 
 
@@ -59,7 +64,7 @@ def hold(owned: OwnedPartition, txn: TxnId, *offsets: int) -> None:
     holding.hold(owned, ack)
 
 
-def hand_out(owned: OwnedPartition, feed: Feed, limit: int = 1000) -> list[int]:
+def hand_out(owned: OwnedPartition, feed: PartitionConsumer, limit: int = 1000) -> list[int]:
     offsets, records = owned.take(limit)
     if offsets:
         owned.deliver(feed, offsets, records, hold=True)

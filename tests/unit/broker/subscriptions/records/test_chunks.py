@@ -24,7 +24,7 @@ from pulsar_on_kafka.broker.subscriptions.records.chunks import (
     joint_rules,
 )
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import ReaderChunks
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -284,7 +284,7 @@ def test_a_message_says_when_its_total_is_wrong() -> None:
 
 
 def a_partition(terms: PartitionTerms | None = None) -> OwnedPartition:
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
     return OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)), terms)
 
@@ -459,7 +459,7 @@ def test_a_reader_reads_again_what_it_could_not_keep() -> None:
     chunks.forget(3)
     assert chunks.together(3, records("d1", "d2")) == []
     joe = a_consumer()
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     wrong = chunks.together(3, [Record(0, "x0", chunks=1, total=9), Record(1, "plain")])
     assert [delivery.offset for delivery in messages_of(wrong, joe.feed(slot), None)] == [1]
 

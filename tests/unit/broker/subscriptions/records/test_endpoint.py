@@ -9,22 +9,22 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, Fenced
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 SOON = Deadline.after_ms
 
 
-def a_slot(number: int = 0) -> PartitionSlot:
-    return PartitionSlot(f"persistent://public/default/t-partition-{number}", number, number, LedgerLayout(1))
+def a_slot(number: int = 0) -> PartitionAcks:
+    return PartitionAcks(f"persistent://public/default/t-partition-{number}", number, number, LedgerLayout(1))
 
 
 def an_endpoint(capacity: int = 4, **rules: Any) -> Endpoint:
     return Endpoint("joe", capacity, delivery_type=Delivery, rules=DeliveryRules(**rules))
 
 
-def deliveries(endpoint: Endpoint, slot: PartitionSlot, *offsets: int) -> list[Delivery]:
+def deliveries(endpoint: Endpoint, slot: PartitionAcks, *offsets: int) -> list[Delivery]:
     feed = endpoint.feed(slot)
     return [Delivery(cast("KafkaRecord", None), feed, offset, 0) for offset in offsets]
 

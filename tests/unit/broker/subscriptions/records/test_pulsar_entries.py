@@ -9,7 +9,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.broker.subscriptions.records.batches import messages_of
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import ReaderChunks
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.message import Message
@@ -36,13 +36,13 @@ def an_endpoint(
     keys: pulsar.CryptoKeyReader | None,
     on_failure: pulsar.ConsumerCryptoFailureAction = pulsar.ConsumerCryptoFailureAction.FAIL,
 ) -> Endpoint:
-    unsealing = consumer_encryption(keys, on_failure)
-    return Endpoint("reader", 1000, delivery_type=Message, unsealing=unsealing)
+    decryptor = consumer_encryption(keys, on_failure)
+    return Endpoint("reader", 1000, delivery_type=Message, decryptor=decryptor)
 
 
 def read(case: Case, endpoint: Endpoint, *, native: bool = False) -> list[Any]:
     placed = [PlacedRecord(record, offset) for offset, record in enumerate(records_of(case, native=native))]
-    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 50_000))
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 50_000))
     chunks = ReaderChunks("reader", lambda *_: {}, lambda _: 0, lambda: 0.0)
     return list(messages_of(chunks.together(0, placed), endpoint.feed(slot), None))
 

@@ -13,7 +13,13 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.broker.subscriptions.leases.inbox import LeaseInbox
-from pulsar_on_kafka.broker.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
+from pulsar_on_kafka.broker.subscriptions.requests.channel import (
+    DeliveryRecord,
+    Listener,
+    OutgoingRecord,
+    Patience,
+    never,
+)
 from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
@@ -39,7 +45,7 @@ class PlayedChannel:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.log: list[Heard] = []
+        self.log: list[DeliveryRecord] = []
         self.first = 0
         self.told = 0
         """What listeners have heard."""
@@ -59,14 +65,14 @@ class PlayedChannel:
             raise DeadlineExceeded("the broker is away")
         return len(self.log)
 
-    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[Heard]:
+    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[DeliveryRecord]:
         for offset in range(start, end):
             if offset >= self.first:
                 yield self.log[offset]
 
-    def write(self, records: list[Said], deadline: Deadline) -> list[int]:
+    def write(self, records: list[OutgoingRecord], deadline: Deadline) -> list[int]:
         offsets = range(len(self.log), len(self.log) + len(records))
-        self.log += [Heard(offset, *record) for offset, record in zip(offsets, records, strict=True)]
+        self.log += [DeliveryRecord(offset, *record) for offset, record in zip(offsets, records, strict=True)]
         return list(offsets)
 
     def tell(self) -> None:
@@ -119,7 +125,7 @@ class Member:
         self.inbox.took_in()
 
 
-def record(rng: random.Random) -> Said:
+def record(rng: random.Random) -> OutgoingRecord:
     subscription = rng.choice(("s", "s", "other"))
     to = MemberId("m" * rng.randrange(1, 90), 1)
     value = encode(Welcome(b"1" * 16, to)) if rng.random() < 0.8 else b'{"request": 1}'
@@ -174,7 +180,7 @@ def test_what_retention_takes_while_it_is_read_is_told() -> None:
     answer = member.lease_channel.read(2, 100)
     written = channel.written
 
-    def taken_meanwhile(*args: Any) -> Iterator[Heard]:
+    def taken_meanwhile(*args: Any) -> Iterator[DeliveryRecord]:
         channel.first = 5
         return written(*args)
 
