@@ -175,6 +175,13 @@ def sentences(page: Path) -> Iterator[tuple[int, str]]:
                     yield (token.map[0] + 1 if token.map else 0), " ".join(sentence.split())
 
 
+MAX_SENTENCE_WORDS = 25
+
+
+def long_sentences(page: Path) -> list[str]:
+    return [f"line {line}: {text}" for line, text in sentences(page) if len(text.split()) > MAX_SENTENCE_WORDS]
+
+
 def prints(expected: str, printed: str) -> bool:
     """Whether a page tells what was printed, but for times, ids, addresses, widths, and what `...` stands for."""
     pattern = re.escape(_canonical(expected)).replace("\\.\\.\\.\\\n", "(?:.*\n)*").replace(r"\.\.\.", ".*")

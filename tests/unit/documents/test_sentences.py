@@ -6,21 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT, pages, sentences
+from tests.documents import MAX_SENTENCE_WORDS, ROOT, long_sentences, pages, sentences
 from tests.unit.documents.long_sentences import ALLOWED
-
-MAX_WORDS = 25
-
-
-def long_sentences(page: Path) -> list[str]:
-    return [f"line {line}: {text}" for line, text in sentences(page) if len(text.split()) > MAX_WORDS]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_sentences_are_short(page: Path) -> None:
     found = long_sentences(page)
     allowed = ALLOWED.get(str(page.relative_to(ROOT)), 0)
-    assert len(found) <= allowed, f"at most {allowed} sentences of more than {MAX_WORDS} words:\n" + "\n".join(found)
+    assert len(found) <= allowed, f"at most {allowed} sentences of more than {MAX_SENTENCE_WORDS} words:\n" + "\n".join(
+        found
+    )
 
 
 def test_an_allowance_belongs_to_a_page() -> None:
