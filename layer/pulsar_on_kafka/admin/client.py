@@ -152,7 +152,7 @@ class AdminClient(
                 get `TopicNotFound` from `receive`.
                 `with_subscriptions` refuses, as Pulsar does, only those that have consumers.
 
-        Differs from Pulsar: docs/differences.md, subscriptions without consumers and readers.
+        Differs from Pulsar: docs/differences.md, Topics.
         """
         deadline = self._deadline()
         opened = self._topic(topic, deadline)

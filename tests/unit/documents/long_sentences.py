@@ -16,7 +16,6 @@ ALLOWED = {
     "docs/benchmarks.md": 5,
     "docs/cli.md": 44,
     "docs/compat.md": 16,
-    "docs/differences.md": 27,
     "docs/features.md": 9,
     "docs/gateway.md": 37,
     "docs/metrics.md": 9,
