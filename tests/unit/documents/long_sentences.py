@@ -22,7 +22,6 @@ ALLOWED = {
     "docs/migration.md": 27,
     "docs/operating.md": 9,
     "docs/replication.md": 12,
-    "docs/spark.md": 51,
     "docs/workers.md": 14,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
