@@ -14,7 +14,6 @@ ALLOWED = {
     "docs/benchmarks-spark.md": 36,
     "docs/benchmarks-transactions.md": 23,
     "docs/benchmarks.md": 5,
-    "docs/cli.md": 44,
     "docs/compat.md": 16,
     "docs/features.md": 9,
     "docs/metrics.md": 9,
