@@ -14,7 +14,6 @@ ALLOWED = {
     "docs/benchmarks-spark.md": 36,
     "docs/benchmarks-transactions.md": 23,
     "docs/benchmarks.md": 5,
-    "docs/compat.md": 16,
     "docs/metrics.md": 9,
     "docs/migration.md": 27,
     "docs/operating.md": 9,
