@@ -16,7 +16,6 @@ ALLOWED = {
     "docs/benchmarks.md": 5,
     "docs/metrics.md": 9,
     "docs/migration.md": 27,
-    "docs/operating.md": 9,
     "docs/replication.md": 12,
     "docs/workers.md": 14,
     "mapping/decisions/0001-topic-names.md": 4,
