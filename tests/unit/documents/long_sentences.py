@@ -15,7 +15,6 @@ ALLOWED = {
     "docs/benchmarks-transactions.md": 23,
     "docs/benchmarks.md": 5,
     "docs/metrics.md": 9,
-    "docs/migration.md": 27,
     "docs/replication.md": 12,
     "docs/workers.md": 14,
     "mapping/decisions/0001-topic-names.md": 4,
