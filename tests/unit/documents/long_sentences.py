@@ -13,7 +13,6 @@ ALLOWED = {
     "docs/benchmarks-spark.md": 36,
     "docs/benchmarks-transactions.md": 23,
     "docs/benchmarks.md": 5,
-    "docs/replication.md": 12,
     "docs/workers.md": 14,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
