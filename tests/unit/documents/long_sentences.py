@@ -2,7 +2,6 @@
 
 ALLOWED = {
     "CHANGELOG.md": 225,
-    "docker/README.md": 6,
     "docs/benchmarks-after-death.md": 29,
     "docs/benchmarks-gateway.md": 33,
     "docs/benchmarks-key-shared.md": 33,
@@ -13,7 +12,6 @@ ALLOWED = {
     "docs/benchmarks-spark.md": 36,
     "docs/benchmarks-transactions.md": 23,
     "docs/benchmarks.md": 5,
-    "docs/workers.md": 14,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
     "mapping/decisions/0003-record-headers.md": 2,
