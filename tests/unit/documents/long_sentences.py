@@ -42,5 +42,4 @@ ALLOWED = {
     "mapping/decisions/0029-bundles-of-gateways.md": 6,
     "mapping/decisions/0030-hashing-schemes.md": 4,
     "mapping/decisions/0031-fences-of-producer-names.md": 8,
-    "tests/benchmarks/method.md": 34,
 }
