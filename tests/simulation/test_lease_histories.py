@@ -144,6 +144,11 @@ def test_messages_of_an_owner_that_leaves_before_all_members_answer_stay_with_it
     play(seed, SubscriptionType.FAILOVER, faults=False, letters=False)
 
 
+def test_an_owner_that_leaves_before_it_has_read_everything_keeps_the_counts_of_the_one_before() -> None:
+    """The group moves the partition on while messages behind those that are parked were not read yet."""
+    play(70, SubscriptionType.KEY_SHARED, faults=True, letters=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", first_of(1, range(SEEDS)))
 @pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])

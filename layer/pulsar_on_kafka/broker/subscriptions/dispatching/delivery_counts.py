@@ -263,9 +263,9 @@ class DeliveryCounting:
                 for endpoint in [each for each in self._endpoints if not each.is_remote]:
                     waiting |= owned.not_received(endpoint.discard(owned.slot)) & held
             if orderly:
-                owned.guard.retire(waiting, held - waiting | again)
+                owned.guard.retire(waiting, held - waiting | again, owned.cursor)
             else:
-                owned.guard.abandon(waiting, held - waiting, again)
+                owned.guard.abandon(waiting, held - waiting, again, owned.cursor)
 
     def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
         """What a former owner's application saw of messages of which nobody has told since."""

@@ -113,6 +113,9 @@ class DeliveryGuard:
         self._kept = BitMap64()
         self._pending: dict[int, _Pending] = {}
         self._retired = self._abandoned = False
+        self._never_out = BitMap64()
+        """When the partition was given up before all was read that a former owner may have handed out: below its
+        floors, the messages that were not handed out."""
         self._changed = True
         self.told = False
         """Somebody was told of the suspects that there are now."""
@@ -134,16 +137,18 @@ class DeliveryGuard:
         for offsets in saved.put_off.values():
             put_off |= offsets
         self._delivered.update(dict.fromkeys(put_off, 1))
-        counted = BitMap64()
+        counted, never_out = BitMap64(), BitMap64()
         for (delivered, _), offsets in saved.counts.items():
             counted |= offsets
             self._delivered.update(dict.fromkeys(offsets, delivered))
             if delivered:
                 self._named |= offsets
+            else:
+                never_out |= offsets
         self._granted = dict(self._delivered)
         self.told_below = min(end, self._lowest_floor())
         self._position = max(self._position, self.told_below)
-        held = cursor.unacknowledged(0, self.told_below)
+        held = cursor.unacknowledged(0, self.told_below) - never_out
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
         return self._suspects | BitMap64(o for o in counted - put_off if not cursor.is_acknowledged(o))
@@ -449,29 +454,38 @@ class DeliveryGuard:
         self._suspects |= offsets
         self._changed = True
 
-    def retire(self, waiting: BitMap64, out: BitMap64) -> None:
-        """The partition is given up in good order: nobody received what was `waiting` in inboxes, and `out` went out,
-        and come again. What is saved from now on says so.
+    def retire(self, waiting: BitMap64, out: BitMap64, cursor: CursorState) -> None:
+        """The partition is given up in good order. The messages `waiting` in inboxes were not received; those of `out`
+        were handed out and are redelivered. The saves from now on say so.
 
-        The deliveries of `out` count: whoever has received some of them may go on working on these.
+        The deliveries of `out` count: a consumer that has received some of them may go on working on these.
         """
         if self._retired:
             return
         self.given_back(waiting)
         self.departed(out - self._kept, Departure.LOST)
-        self._asked.clear()
-        self._retired = True
-        self._changed = True
+        self._retire(cursor)
 
-    def abandon(self, waiting: BitMap64, received: BitMap64, again: BitMap64) -> None:
-        """The program ends without having closed its consumers: what it received may be the reason, what was `waiting`
-        in inboxes is not. `again` went out before, and nobody holds them."""
+    def abandon(self, waiting: BitMap64, received: BitMap64, again: BitMap64, cursor: CursorState) -> None:
+        """The program ends without having closed its consumers. What it received may be the reason, what was `waiting`
+        in inboxes is not. The messages of `again` were handed out before, and no consumer holds them."""
         self.given_back(waiting)
         self._suspects |= received
         self.departed(again - self._kept, Departure.LOST)
+        self._abandoned = True
+        self._retire(cursor)
+
+    def _retire(self, cursor: CursorState) -> None:
         self._asked.clear()
-        self._retired = self._abandoned = True
-        self._changed = True
+        self._retired = self._changed = True
+        if self._position >= self._undecided_below:
+            return
+        # A former owner may have handed out what was not read here. The next one judges by its limit and floors.
+        for slot, floor in self._floors().items():
+            self._floors_before[slot] = min(self._floors_before.get(slot, NO_FLOOR), floor)
+        delivered = BitMap64(offset for offset, count in self._delivered.items() if count)
+        below = min(self._floors_before.values())
+        self._never_out = cursor.unacknowledged(0, below) - delivered - self._suspects
 
     # Saves --------------------------------------------------------------------------------------------------------
 
@@ -489,7 +503,7 @@ class DeliveryGuard:
         if not self._undecided_below:
             new_below = limit
         if self._retired:
-            limit, floors = 0, {}
+            limit, floors = self._undecided_below, dict(self._floors_before)
         for slot, floor in floors.items():
             self._said[slot] = min(self._said.get(slot, NO_FLOOR), floor)
         lowest_floor = self._lowest_floor()
@@ -507,8 +521,11 @@ class DeliveryGuard:
         unsaid = 0 if self._retired else 1
         for offset, count in granted.items():
             redelivered = redeliveries.get(offset, 0)
-            if count > unsaid or redelivered or (count and offset in self._named):
+            if count > unsaid or redelivered or offset in self._never_out or (count and offset in self._named):
                 groups.setdefault((count, redelivered), []).append(offset)
+        for offset in self._never_out:
+            if offset not in granted and not is_acknowledged(offset):
+                groups.setdefault((0, redeliveries.get(offset, 0)), []).append(offset)
         ended = self._isolation.ended()
         self._pending = {save: _Pending(limit, granted, ended, new_below, floors, self._unparked.copy())}
         self._changed = False

@@ -44,7 +44,7 @@ def test_only_a_close_in_good_order_takes_a_delivery_back(how: Departure, delive
 def test_a_delivery_that_nobody_knows_of_counts_for_the_next_owner_too() -> None:
     guard = with_ten_out()
     guard.departed([4], Departure.LOST)
-    guard.retire(BitMap64(), BitMap64())
+    guard.retire(BitMap64(), BitMap64(), CursorState(0, 10))
     again = next_owner(save(guard, 2))
     assert again.next_delivery(4) == 2
     assert again.next_delivery(5) == 1
@@ -53,7 +53,7 @@ def test_a_delivery_that_nobody_knows_of_counts_for_the_next_owner_too() -> None
 
 def test_whoever_hands_over_takes_back_only_what_nobody_received() -> None:
     guard = with_ten_out()
-    guard.retire(BitMap64([3]), BitMap64([4]))
+    guard.retire(BitMap64([3]), BitMap64([4]), CursorState(0, 10))
     again = next_owner(save(guard, 2))
     assert [again.next_delivery(offset) for offset in (3, 4)] == [1, 2]
 
@@ -105,6 +105,19 @@ def test_a_floor_says_that_what_is_parked_was_not_handed_out() -> None:
     assert list(again) == list(range(30))
     assert heir.decide([30, 31, 32], [SLOT, OTHER, SLOT]) == {31}
     assert [heir.next_delivery(offset) for offset in (30, 31, 32)] == [1, 2, 1]
+
+
+def test_an_owner_that_leaves_before_it_has_read_everything_keeps_the_floors_for_the_next_one() -> None:
+    saved = save(with_parked()[0], 2)
+    heir = DeliveryGuard(0, dict)
+    heir.recover(saved, saved.limit, CursorState(0, 10), saved.floors)
+    heir.never_received(BitMap64([3]))
+    heir.retire(BitMap64(), BitMap64(), CursorState(0, 10))
+    saved = save(heir, 3)
+    third = DeliveryGuard(0, dict)
+    third.recover(saved, saved.limit, CursorState(0, 10), saved.floors)
+    assert third.decide([30, 31, 32], [SLOT, OTHER, SLOT]) == {31}
+    assert [third.next_delivery(offset) for offset in (3, 4, 30, 31)] == [1, 2, 1, 2]
 
 
 def test_without_slots_what_is_parked_counts_as_handed_out() -> None:
