@@ -115,8 +115,9 @@ def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage:
 
 
 _PRODUCES = """
-import sys, layer
-client = layer.Client(sys.argv[1])
+import sys
+import pulsar_on_kafka
+client = pulsar_on_kafka.Client(sys.argv[1])
 producer = client.create_producer(sys.argv[2])
 producer.send(b"one")
 print("sent", flush=True)

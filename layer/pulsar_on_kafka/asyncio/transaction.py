@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 
 class Transaction(OfOneProcess):
-    """Made by `Client.new_transaction`. See `layer.Transaction`; in an `async with` it is ended at the block's end.
+    """Made by `Client.new_transaction`. See `pulsar_on_kafka.Transaction`; in an `async with` it is ended at the block's end.
 
     Sends and acknowledgements in it that were called before `commit` or `abort` was are in it, whatever they wait for.
     Memory: one entry for each of them that has not begun yet.
@@ -51,7 +51,7 @@ class Transaction(OfOneProcess):
         """Make everything in it visible at once; what is under way in it is waited for.
 
         Raises:
-            PulsarException: `error()` says why; see `layer.Transaction.commit`.
+            PulsarException: `error()` says why; see `pulsar_on_kafka.Transaction.commit`.
         """
         await self._end(self._transaction.commit)
 
