@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 
 class Transaction(OfOneProcess):
-    """Made by `Client.new_transaction`. See `pulsar_on_kafka.Transaction`; in an `async with` it is ended at the block's end.
+    """Made by `Client.new_transaction`. See `pulsar_on_kafka.Transaction`; an `async with` block ends it.
 
     Sends and acknowledgements in it that were called before `commit` or `abort` was are in it, whatever they wait for.
     Memory: one entry for each of them that has not begun yet.
