@@ -262,10 +262,11 @@ class DeliveryCounting:
             if not owned.stays_out:
                 for endpoint in [each for each in self._endpoints if not each.is_remote]:
                     waiting |= owned.not_received(endpoint.discard(owned.slot)) & held
+            held -= waiting
             if orderly:
-                owned.guard.retire(waiting, held - waiting | again, owned.cursor)
+                owned.guard.retire(waiting, held | again, owned.cursor)
             else:
-                owned.guard.abandon(waiting, held - waiting, again, owned.cursor)
+                owned.guard.retire(waiting, again, owned.cursor, received=held)
 
     def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
         """What a former owner's application saw of messages of which nobody has told since."""

@@ -113,9 +113,6 @@ class DeliveryGuard:
         self._kept = BitMap64()
         self._pending: dict[int, _Pending] = {}
         self._retired = self._abandoned = False
-        self._never_out = BitMap64()
-        """When the partition was given up before all was read that a former owner may have handed out: below its
-        floors, the messages that were not handed out."""
         self._changed = True
         self.told = False
         """Somebody was told of the suspects that there are now."""
@@ -454,38 +451,32 @@ class DeliveryGuard:
         self._suspects |= offsets
         self._changed = True
 
-    def retire(self, waiting: BitMap64, out: BitMap64, cursor: CursorState) -> None:
-        """The partition is given up in good order. The messages `waiting` in inboxes were not received; those of `out`
-        were handed out and are redelivered. The saves from now on say so.
+    def retire(
+        self, waiting: BitMap64, out: BitMap64, cursor: CursorState, *, received: BitMap64 | None = None
+    ) -> None:
+        """The partition is given up. The messages `waiting` in inboxes were not received; those of `out` were handed
+        out and are redelivered. The saves from now on say so.
 
         The deliveries of `out` count: a consumer that has received some of them may go on working on these.
+        `received` has what consumers hold of a program that ends without having closed them: it may be the reason.
+        None when they are closed in good order.
         """
-        if self._retired:
+        orderly = received is None
+        if self._retired and orderly:
             return
         self.given_back(waiting)
+        if received is not None:
+            self._suspects |= received
         self.departed(out - self._kept, Departure.LOST)
-        self._retire(cursor)
-
-    def abandon(self, waiting: BitMap64, received: BitMap64, again: BitMap64, cursor: CursorState) -> None:
-        """The program ends without having closed its consumers. What it received may be the reason, what was `waiting`
-        in inboxes is not. The messages of `again` were handed out before, and no consumer holds them."""
-        self.given_back(waiting)
-        self._suspects |= received
-        self.departed(again - self._kept, Departure.LOST)
-        self._abandoned = True
-        self._retire(cursor)
-
-    def _retire(self, cursor: CursorState) -> None:
         self._asked.clear()
         self._retired = self._changed = True
-        if self._position >= self._undecided_below:
-            return
-        # A former owner may have handed out what was not read here. The next one judges by its limit and floors.
-        for slot, floor in self._floors().items():
-            self._floors_before[slot] = min(self._floors_before.get(slot, NO_FLOOR), floor)
-        delivered = BitMap64(offset for offset, count in self._delivered.items() if count)
-        below = min(self._floors_before.values())
-        self._never_out = cursor.unacknowledged(0, below) - delivered - self._suspects
+        self._abandoned = self._abandoned or not orderly
+        if self._position < self._undecided_below:
+            # A former owner may have handed out what was not read here. The next one judges by its limit and floors.
+            for slot, floor in self._floors().items():
+                self._floors_before[slot] = min(self._floors_before.get(slot, NO_FLOOR), floor)
+            not_listed = cursor.unacknowledged(0, min(self._floors_before.values())) - BitMap64(self._delivered)
+            self._delivered.update(dict.fromkeys(not_listed - self._suspects, 0))
 
     # Saves --------------------------------------------------------------------------------------------------------
 
@@ -518,14 +509,12 @@ class DeliveryGuard:
         self._asked = {o: count for o, count in self._asked.items() if not is_acknowledged(o)}
         granted.update(self._asked)
         groups: dict[tuple[int, int], list[int]] = {}
-        unsaid = 0 if self._retired else 1
+        # What is not listed counts as delivered once below a limit, else as never delivered.
+        unsaid = 1 if not self._retired else -1 if limit else 0
         for offset, count in granted.items():
             redelivered = redeliveries.get(offset, 0)
-            if count > unsaid or redelivered or offset in self._never_out or (count and offset in self._named):
+            if count > unsaid or redelivered or (count and offset in self._named):
                 groups.setdefault((count, redelivered), []).append(offset)
-        for offset in self._never_out:
-            if offset not in granted and not is_acknowledged(offset):
-                groups.setdefault((0, redeliveries.get(offset, 0)), []).append(offset)
         ended = self._isolation.ended()
         self._pending = {save: _Pending(limit, granted, ended, new_below, floors, self._unparked.copy())}
         self._changed = False
