@@ -7,7 +7,6 @@ Pulsar is played once more, alone; if that does not help, the histories stay as 
 from __future__ import annotations
 
 import argparse
-import itertools
 import secrets
 import sys
 import tempfile
@@ -74,13 +73,9 @@ def _play_on(target: Target, secured: Target, scenarios: Iterable[Scenario], job
             scenario.name: stage.play(scenario, secured if scenario.secured else target, f"{run_id}-{number}")
             for number, scenario in enumerate(ordered)
         }
-        try:
-            results: dict[str, SideResult] = {}
-            for number, (name, future) in zip(itertools.count(1), futures.items(), strict=False):
-                results[name] = future.result()
-                if number % 20 == 0 or number == len(futures):
-                    print(f"{number} of {len(futures)} scenarios played", file=sys.stderr, flush=True)
-        except BaseException:  # no worker is left behind, also when it is interrupted
-            stage.kill()
-            raise
+        results: dict[str, SideResult] = {}
+        for number, (name, future) in enumerate(futures.items(), 1):
+            results[name] = future.result()
+            if number % 20 == 0 or number == len(futures):
+                print(f"{number} of {len(futures)} scenarios played", file=sys.stderr, flush=True)
     return results

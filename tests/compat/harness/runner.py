@@ -118,22 +118,21 @@ class Session:
         """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
         started = _CLOCK.monotonic()
         run_id = f"compat-{secrets.token_hex(4)}"
-        with Stage(self.folders, self.jobs, self.java_jars, scenarios) as stage:
-            pairs = [
-                (
-                    scenario,
-                    stage.play(scenario, self._target(scenario, Side.PULSAR, stage), f"{run_id}-p{number}"),
-                    stage.play(scenario, self._target(scenario, Side.KAFKA, stage), f"{run_id}-k{number}"),
-                )
-                for number, scenario in enumerate(longest_first(scenarios))
-            ]
-            try:
+        try:
+            with Stage(self.folders, self.jobs, self.java_jars, scenarios) as stage:
+                pairs = [
+                    (
+                        scenario,
+                        stage.play(scenario, self._target(scenario, Side.PULSAR, stage), f"{run_id}-p{number}"),
+                        stage.play(scenario, self._target(scenario, Side.KAFKA, stage), f"{run_id}-k{number}"),
+                    )
+                    for number, scenario in enumerate(longest_first(scenarios))
+                ]
                 comparisons = [_settled(pair, explanations, progress) for pair in pairs]
-                comparisons.sort(key=lambda found: found.scenario.name)
-            except BaseException:  # no worker is left behind, also when it is interrupted
-                stage.kill()
-                self._remove_what_is_left(run_id)
-                raise
+        except BaseException:  # also when it is interrupted
+            self._remove_what_is_left(run_id)
+            raise
+        comparisons.sort(key=lambda found: found.scenario.name)
         return CompatReport(
             tuple(comparisons),
             stale_explanations(explanations, known, comparisons),
@@ -156,7 +155,8 @@ def longest_first(scenarios: Iterable[Scenario]) -> list[Scenario]:
 
 
 class Stage:
-    """Plays one side of scenarios in workers, several at a time, for the length of a `with`."""
+    """Plays one side of scenarios in workers, several at a time, for the length of a `with`. An exception, also an
+    interrupt, kills the workers."""
 
     def __init__(
         self,
@@ -189,6 +189,8 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.kill()
         self._stack.close()
 
     def play(self, scenario: Scenario, target: Target | str, unique: str) -> Future[SideResult]:
