@@ -5,7 +5,6 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-SOURCES := layer mapping schema_compat spark_connector tests examples
 ARGS ?=
 
 .DEFAULT_GOAL := help
