@@ -18,7 +18,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
 from tests.benchmarks.gateways import gateway_to
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.model import Cell, Group, Page, System
+from tests.benchmarks.model import OWN_SDK, Cell, Group, Page, System
 from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
 from tests.benchmarks.sdk_workers import plain
 from tests.benchmarks.session import Outcome, Session, run_worker
@@ -166,7 +166,7 @@ def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> 
 
 def _settings(bootstrap: str, *, with_layer: bool) -> dict[str, dict[str, Any]]:
     if with_layer:
-        probed = run_worker("sdk_workers", "probe", {"sdk": "layer", "url": f"kafka://{bootstrap}", "topic": "probe"})
+        probed = run_worker("sdk_workers", "probe", {"sdk": OWN_SDK, "url": f"kafka://{bootstrap}", "topic": "probe"})
         return {kind: probed[kind] for kind in ("producer", "consumer")}
     kafka = KafkaSettings(bootstrap)
     producer = kafka.producer(compression="none", message_timeout_ms=30_000, linger_ms=_ASSUMED_LINGER_MS)

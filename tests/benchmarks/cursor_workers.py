@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
+from tests.benchmarks.model import OWN_SDK
 from tests.benchmarks.session import run_worker
 
 _ANSWER_S: Final = 60.0
@@ -27,7 +28,7 @@ def holes(
     interval is a minute), so that `full_save_ms` is one save of everything.
     """
     module = importlib.import_module(sdk)
-    client = module.Client(url, **({"ack_persist_interval_ms": 60_000} if sdk == "layer" else {}))
+    client = module.Client(url, **({"ack_persist_interval_ms": 60_000} if sdk == OWN_SDK else {}))
     consumer = client.subscribe(topic, subscription, initial_position=module.InitialPosition.Earliest)
     before_mb = resident_mb()
     chosen = chosen_of(messages, pattern)
@@ -43,7 +44,7 @@ def holes(
             some.append(message)
     took_s = time.monotonic() - start_s
     result: dict[str, Any] = {"per_s": round(messages / took_s), "grown_mb": round(resident_mb() - before_mb, 1)}
-    if sdk == "layer":
+    if sdk == OWN_SDK:
         result |= _saves(consumer, some)
     else:
         for message in some:
@@ -61,7 +62,7 @@ def holes(
         "recovered_peak_mb": found["peak_mb"],
         "acknowledged_came_again": found["delivered"] - left,
     }
-    if sdk == "layer" and found["delivered"] != left:
+    if sdk == OWN_SDK and found["delivered"] != left:
         raise RuntimeError(f"{found['delivered']} messages came after the restart instead of {left}")
     return result
 

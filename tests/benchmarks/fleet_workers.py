@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 from tests.benchmarks import machine
+from tests.benchmarks.model import OWN_SDK
 from tests.benchmarks.pacing import STAMP, percentiles, send_paced
 from tests.benchmarks.plan import PENDING
 
@@ -65,9 +66,9 @@ def fleet(
 
     start = {"sdk": sdk, "url": url, "topic": topic, "work_ms": work_ms}
     with _fleet(_sdk_member, start, processes, send) as shared:
-        before = _lease_traffic(client, topic) if sdk == "layer" else None
+        before = _lease_traffic(client, topic) if sdk == OWN_SDK else None
         found = _measure(shared, messages, processes, rate, send, producer.flush)
-        after = _lease_traffic(client, topic) if sdk == "layer" else None
+        after = _lease_traffic(client, topic) if sdk == OWN_SDK else None
     client.close()
     if failed:
         raise RuntimeError(f"{len(failed)} messages were not stored, the first one: {failed[0]}")
@@ -212,7 +213,7 @@ def _sdk_member(shared: _Shared, sdk: str, url: str, topic: str, work_ms: float)
         return message.data(), lambda: consumer.acknowledge(message)
 
     def writes() -> int:
-        return client._session.node().memberships.deliveries.writes if sdk == "layer" else 0
+        return client._session.node().memberships.deliveries.writes if sdk == OWN_SDK else 0
 
     gc.freeze()  # see docs/workers.md
     _work(shared, take, work_ms, writes)

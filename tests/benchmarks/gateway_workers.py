@@ -18,6 +18,7 @@ from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
 from pulsar_on_kafka.embedded.java import find_java
 from tests.benchmarks.gateways import gateway_to
 from tests.benchmarks.java_programs import by_java
+from tests.benchmarks.model import OWN_SDK
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
 _VERSION: Final = "4.0.8"
@@ -83,7 +84,7 @@ def connections(sdk: str, url: str, topic: str, messages: int, connections: int)
     `gateway_mb` is what is resident of the gateway afterwards, `gateway_peak_mb` the most that ever was, in MB of
     1024 x 1024.
     """
-    assert sdk == "layer"
+    assert sdk == OWN_SDK
     each = messages // connections
     with gateway_to(url) as serving:
         clients = [pulsar.Client(serving.url) for _ in range(connections)]

@@ -9,6 +9,9 @@ from enum import Enum
 from typing import Any, Final
 
 MILLION: Final = 1_000_000
+OWN_SDK: Final = "pulsar_on_kafka"
+OFFICIAL_SDK: Final = "pulsar"
+"""Modules that workers import as their SDK: this package's, and the official client."""
 
 
 class System(Enum):

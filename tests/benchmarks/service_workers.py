@@ -32,6 +32,7 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     encode_topic,
 )
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
+from tests.benchmarks.model import OWN_SDK
 from tests.benchmarks.sent_requests import COUNTED, SentRequests
 from tests.benchmarks.session import run_worker
 from tests.waiting import until
@@ -50,7 +51,7 @@ def serve_idle(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
 
     `rss_mb` is what is resident then, in MB of 1024 x 1024; `cpu_s` the processor time of that minute.
     """
-    assert sdk == "layer"
+    assert sdk == OWN_SDK
     with AdminClient(url) as admin, ThreadPoolExecutor(_MAKERS) as makers:
         list(makers.map(lambda number: admin.create_topic(f"{topic}-{number}"), range(messages)))
     command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "serve", "--port", "0"]
@@ -76,7 +77,7 @@ def serve_idle(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
 def overview(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
     """`messages` subscriptions of 1,000 topics, of which every tenth has holes: in processes of their own they are
     gathered again and again as a service does, and scraped from a service."""
-    assert sdk == "layer"
+    assert sdk == OWN_SDK
     _subscribe(url, topic, messages)
     gathered = run_worker("service_workers", "gather", {"url": url, "subscriptions": messages})
     scraped = run_worker("service_workers", "scrape", {"url": url, "subscriptions": messages})

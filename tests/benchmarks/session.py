@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.benchmarks.gateway_plan import GATEWAY_WORKERS
-from tests.benchmarks.model import Cell, Group, System
+from tests.benchmarks.model import OFFICIAL_SDK, OWN_SDK, Cell, Group, System
 from tests.benchmarks.plan import (
     CURSOR_WORKERS,
     DEATH_WORKERS,
@@ -29,7 +29,7 @@ from tests.benchmarks.resident import Resident
 from tests.benchmarks.worker import RESULT, WorkerFailed
 
 _WORKER_TIMEOUT_S: Final = 900.0
-_SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar", System.GATEWAY: "pulsar"}
+SDKS: Final = {System.LAYER: OWN_SDK, System.PULSAR: OFFICIAL_SDK, System.GATEWAY: OFFICIAL_SDK}
 _WARM_UP_DIVISOR: Final = 10
 _Filled = dict[tuple[str, int, int, int], str]
 _Measure = Callable[[Cell, int, dict[str, Any]], dict[str, Any]]
@@ -149,7 +149,7 @@ class Session:
         topic = self._filled_topic(cell, messages, filled) if cell.reads else self._fresh_topic(cell.system)
         arguments: dict[str, Any] = {"topic": topic, "messages": messages, **cell.args}
         if cell.system is not System.RAW:
-            arguments |= {"sdk": _SDK[cell.system], "url": self._url(cell.system)}
+            arguments |= {"sdk": SDKS[cell.system], "url": self._url(cell.system)}
             if cell.worker == "holes":
                 arguments["admin_url"] = self.pulsar_admin_url if cell.system is System.PULSAR else None
             return arguments | ({"subscription": f"s-{uuid.uuid4().hex}"} if cell.worker in _SUBSCRIBING else {})
@@ -182,7 +182,7 @@ class Session:
                 # The raw worker's warm-up goes to the topic as well; readers start at 0 and stop after `messages`.
                 run_worker("raw_workers", "produce", {"topic": name, "messages": messages, "size": size, **fill})
             else:
-                where = {"sdk": _SDK[filler], "url": self._url(filler), "topic": name}
+                where = {"sdk": SDKS[filler], "url": self._url(filler), "topic": name}
                 batching = bool(cell.args.get("batching", False))
                 what = {**where, "messages": messages, "size": size}
                 if in_transaction:
@@ -199,7 +199,7 @@ class Session:
         if make and not self.with_layer:
             admin.create_topics([NewTopic(fragment, 1, 1)])[fragment].result()
         elif make:
-            where = {"sdk": "layer", "url": self._url(System.LAYER), "topic": fragment}
+            where = {"sdk": OWN_SDK, "url": self._url(System.LAYER), "topic": fragment}
             run_worker("sdk_workers", "make_topic", where)
         found = [name for name in admin.list_topics(timeout=30).topics if fragment in name and "warm-up" not in name]
         if len(found) != 1:

@@ -28,6 +28,7 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka_spark.reading.connection import BY_DEFAULT
 from pulsar_on_kafka_spark.reading.kafka_scan import second_version
+from tests.benchmarks.model import OWN_SDK
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE
 from tests.benchmarks.worker import peak_mb
@@ -175,7 +176,7 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     name = f"bench-spark-{uuid.uuid4().hex}"
     with AdminClient(url) as admin:
         admin.create_partitioned_topic(name, _PARTITIONS)
-    where = {"sdk": "layer", "url": url, "topic": name, "messages": messages, "size": size}
+    where = {"sdk": OWN_SDK, "url": url, "topic": name, "messages": messages, "size": size}
     if kind == TRANSACTIONS:
         run_worker("sdk_workers", "produce_in_transactions", {**where, "in_transaction": _IN_TRANSACTION})
         _seal(url, name)

@@ -53,7 +53,7 @@ def until_both_go_on(one: Stand, other: Stand, publishers: list[Publisher]) -> N
             f"both subscriptions go on: {come()} messages came of 500 each; "
             f"{[(each.name, each.sent, len(each.confirmed)) for each in publishers]} were sent and confirmed"
         ),
-        progress=come,
+        progress=lambda: min(come()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
 from tests.benchmarks.model import Group
 from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS
 from tests.benchmarks.resident import Resident
-from tests.benchmarks.session import Outcome
+from tests.benchmarks.session import SDKS, Outcome
 from tests.benchmarks.verdict import judge
 from tests.benchmarks.worker import WorkerFailed
 
@@ -34,6 +35,11 @@ def test_what_is_compared_is_measured_in_one_group() -> None:
     for requirement in REQUIREMENTS:
         if requirement.beside is not None:
             assert requirement.beside.partition("/")[0] == requirement.ours.partition("/")[0], requirement.text
+
+
+@pytest.mark.parametrize("module", set(SDKS.values()))
+def test_the_sdks_that_workers_import_have_a_client(module: str) -> None:
+    assert callable(importlib.import_module(module).Client)
 
 
 def test_the_newest_result_of_each_group_is_kept(tmp_path: Path) -> None:
