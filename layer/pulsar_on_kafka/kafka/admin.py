@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -29,17 +28,15 @@ from confluent_kafka.admin import (
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.kafka import acls as acl_values
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.acls import Acl
+from pulsar_on_kafka.kafka.access_control import AccessControl
+from pulsar_on_kafka.kafka.admin_requests import budget, result, translated
 from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from pulsar_on_kafka.kafka.errors import ErrorEvents, is_answer, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
 from pulsar_on_kafka.kafka.security import refused_everywhere, tls_listener
 
-_T = TypeVar("_T")
-_LONGEST_S: Final = 3600.0
 MAX_AT_ONCE: Final = 2_000
 """Topics, or partitions, that one request asks about."""
 LEARNS_WITHIN_S: Final = 5.0
@@ -61,20 +58,13 @@ class KafkaAdmin(OfOneProcess):
         self._options: dict[str, Any] = {**config, "error_cb": self._events}
         self._handle = handles.opened(self._opened, reserved=True)
         self._groups = GroupRequests(self._opened)
+        self.access: Final = AccessControl(self._handle, self._groups)
 
     def _opened(self) -> AdminClient:
         try:
             return AdminClient(dict(self._options))
         except KafkaException as refused:
             raise errors.InvalidOption(f"librdkafka refuses this configuration: {refused.args[0].str()}") from refused
-
-    def _budget(self, deadline: Deadline) -> dict[str, float]:
-        return {"request_timeout": max(0.05, min(deadline.remaining_s(), _LONGEST_S))}
-
-    @staticmethod
-    def _result(future: Future[_T], deadline: Deadline, what: str, *needed: Right) -> _T:
-        with _answer(what, *needed):
-            return future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
 
     # Cluster and topics -------------------------------------------------------------------------------------------
 
@@ -127,22 +117,22 @@ class KafkaAdmin(OfOneProcess):
         try:
             return str(self._described_cluster(deadline.at_most(_ASK_S)).cluster_id)
         except errors.LayerError:
-            within = self._budget(deadline.at_most(_ASK_S))
-        with _answer("connecting"):  # and it learns who is controller now
+            within = budget(deadline.at_most(_ASK_S))
+        with translated("connecting"):  # and it learns who is controller now
             return str(self._handle.list_topics(timeout=within["request_timeout"]).cluster_id)
 
     def _described_cluster(self, deadline: Deadline) -> Any:
-        return self._result(self._handle.describe_cluster(**self._budget(deadline)), deadline, "connecting")
+        return result(self._handle.describe_cluster(**budget(deadline)), deadline, "connecting")
 
     def list_topics(self, deadline: Deadline) -> dict[str, int]:
         """Every topic that this client may see, with its number of partitions."""
-        with _answer("listing topics"):
-            metadata = self._handle.list_topics(timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
+        with translated("listing topics"):
+            metadata = self._handle.list_topics(timeout=budget(deadline)["request_timeout"])
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def describe_topic(self, topic: str, deadline: Deadline) -> TopicDescription | None:
         """The topic as it is now, or None when there is none of that name."""
-        future = self._handle.describe_topics(TopicCollection([topic]), **self._budget(deadline))[topic]
+        future = self._handle.describe_topics(TopicCollection([topic]), **budget(deadline))[topic]
         with suppress(errors.NoSuchTopic):
             return self._described(topic, future, deadline)
         return None
@@ -153,61 +143,34 @@ class KafkaAdmin(OfOneProcess):
         found: dict[str, TopicDescription] = {}
         for begin in range(0, len(topics), MAX_AT_ONCE):
             asked = TopicCollection(list(topics[begin : begin + MAX_AT_ONCE]))
-            for topic, future in self._handle.describe_topics(asked, **self._budget(deadline)).items():
+            for topic, future in self._handle.describe_topics(asked, **budget(deadline)).items():
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
                     found[topic] = self._described(topic, future, deadline)
         return found
 
     def _described(self, topic: str, future: Future[Any], deadline: Deadline) -> TopicDescription:
-        found = self._result(future, deadline, f"describing topic {topic}", on_topic("Describe", topic))
+        found = result(future, deadline, f"describing topic {topic}", on_topic("Describe", topic))
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
-
-    def allowed_on_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, frozenset[str]]:
-        """What this user may do with each topic, as `kafka-acls` spells it (Read, DescribeConfigs ...). A topic that is
-        not there is missing; one that may not be seen allows nothing."""
-        asked = TopicCollection(list(topics))
-        futures = self._handle.describe_topics(asked, include_authorized_operations=True, **self._budget(deadline))
-        found: dict[str, frozenset[str]] = {}
-        for topic, future in futures.items():
-            try:
-                described = self._result(future, deadline, f"describing topic {topic}", on_topic("Describe", topic))
-            except errors.NotAuthorized:
-                found[topic] = frozenset()
-            except errors.NoSuchTopic:
-                continue
-            else:
-                found[topic] = _spelt(described.authorized_operations)
-        return found
-
-    def allowed_on_group(self, group_id: str, deadline: Deadline) -> frozenset[str]:
-        """This user's rights on a group, be it there or not."""
-        what = f"describing group {group_id}"
-        try:
-            with _answer(what, on_group("Describe", group_id)):
-                described = self._groups.describe(group_id, deadline, with_rights=True)
-        except errors.NotAuthorized:
-            return frozenset()
-        return _spelt(described.authorized_operations)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], deadline: Deadline) -> bool:
         """True when this call made the topic, False when it was there already. Replication is the broker's default."""
         future = self._handle.create_topics(
             [NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs))],
-            **self._budget(deadline),
+            **budget(deadline),
         )[topic]
         with suppress(errors.AlreadyExists):
-            self._result(future, deadline, f"creating topic {topic}", on_topic("Create", topic))
+            result(future, deadline, f"creating topic {topic}", on_topic("Create", topic))
             return True
         return False
 
     def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None:
-        future = self._handle.create_partitions([NewPartitions(topic, partitions)], **self._budget(deadline))[topic]
-        self._result(future, deadline, f"growing topic {topic} to {partitions} partitions", on_topic("Alter", topic))
+        future = self._handle.create_partitions([NewPartitions(topic, partitions)], **budget(deadline))[topic]
+        result(future, deadline, f"growing topic {topic} to {partitions} partitions", on_topic("Alter", topic))
 
     def delete_topic(self, topic: str, deadline: Deadline) -> bool:
-        future = self._handle.delete_topics([topic], **self._budget(deadline))[topic]
+        future = self._handle.delete_topics([topic], **budget(deadline))[topic]
         with suppress(errors.NoSuchTopic):
-            self._result(future, deadline, f"deleting topic {topic}", on_topic("Delete", topic))
+            result(future, deadline, f"deleting topic {topic}", on_topic("Delete", topic))
             return True
         return False
 
@@ -230,7 +193,7 @@ class KafkaAdmin(OfOneProcess):
         found: dict[str, dict[str, str]] = {}
         for begin in range(0, len(topics), MAX_AT_ONCE):
             part = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics[begin : begin + MAX_AT_ONCE]]
-            for resource, future in self._handle.describe_configs(part, **self._budget(deadline)).items():
+            for resource, future in self._handle.describe_configs(part, **budget(deadline)).items():
                 topic = resource.name
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
                     found[topic] = self._config_values(
@@ -249,11 +212,11 @@ class KafkaAdmin(OfOneProcess):
         return self._configs(resource, what, deadline, on_cluster("DescribeConfigs"))
 
     def _configs(self, resource: ConfigResource, what: str, deadline: Deadline, needed: Right) -> dict[str, str]:
-        future = self._handle.describe_configs([resource], **self._budget(deadline))[resource]
+        future = self._handle.describe_configs([resource], **budget(deadline))[resource]
         return self._config_values(future, what, deadline, needed)
 
     def _config_values(self, future: Future[Any], what: str, deadline: Deadline, needed: Right) -> dict[str, str]:
-        entries = self._result(future, deadline, what, needed)
+        entries = result(future, deadline, what, needed)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str], deadline: Deadline) -> None:
@@ -267,8 +230,8 @@ class KafkaAdmin(OfOneProcess):
 
     def _alter_topic(self, topic: str, entries: list[ConfigEntry], deadline: Deadline) -> None:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        future = self._handle.incremental_alter_configs([resource], **self._budget(deadline))[resource]
-        self._result(future, deadline, f"configuring topic {topic}", on_topic("AlterConfigs", topic))
+        future = self._handle.incremental_alter_configs([resource], **budget(deadline))[resource]
+        result(future, deadline, f"configuring topic {topic}", on_topic("AlterConfigs", topic))
 
     # Offsets ------------------------------------------------------------------------------------------------------
 
@@ -356,10 +319,10 @@ class KafkaAdmin(OfOneProcess):
         found: dict[tuple[str, int], int] = {}
         without_leader: set[str] = set()
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
-        for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
+        for where, future in self._handle.list_offsets(request, **budget(deadline)).items():
             what = f"asking for offsets of {where.topic}-{where.partition}"
             try:
-                answer = self._result(future, deadline, what, on_topic("Describe", where.topic))
+                answer = result(future, deadline, what, on_topic("Describe", where.topic))
                 found[where.topic, where.partition] = _told_offset(answer, what)
             except errors.NoLeaderNow:
                 without_leader.add(where.topic)
@@ -400,48 +363,24 @@ class KafkaAdmin(OfOneProcess):
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
         """Raises the failure of one partition: of one that was not answered, if there is any."""
         futures = self._handle.delete_records(
-            [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **self._budget(deadline)
+            [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **budget(deadline)
         )
         failures: list[errors.LayerError] = []
         for where, future in futures.items():
             what = f"deleting records of {topic}-{where.partition} below {where.offset}"
             try:
-                self._result(future, deadline, what, on_topic("Delete", topic))
+                result(future, deadline, what, on_topic("Delete", topic))
             except errors.LayerError as failure:
                 failures.append(failure)
         if failures:
             raise min(failures, key=is_answer)
-
-    # Rights -------------------------------------------------------------------------------------------------------
-
-    def acls(self, deadline: Deadline) -> list[Acl] | None:
-        """Those of topics, groups and transactional ids; None where Kafka keeps none.
-
-        Raises:
-            NotAuthorized: this client may not read them (Describe on the cluster).
-        """
-        found: list[Acl] = []
-        for wanted in acl_values.filters():
-            future = self._handle.describe_acls(wanted, **self._budget(deadline))
-            try:
-                bindings = self._result(future, deadline, "reading ACLs", on_cluster("Describe"))
-            except errors.NotSupportedYet:
-                return None
-            found += [acl for each in bindings if (acl := acl_values.read(each)) is not None]
-        return found
-
-    def create_acls(self, acls: Sequence[Acl], deadline: Deadline) -> None:
-        """Raises NotAuthorized: this client may not make them (Alter on the cluster); some may be made."""
-        wanted = [acl_values.binding(each) for each in acls]
-        for future in self._handle.create_acls(wanted, **self._budget(deadline)).values():
-            self._result(future, deadline, "making ACLs", on_cluster("Alter"))
 
     # Groups -------------------------------------------------------------------------------------------------------
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
         """The group as its coordinator knows it; a group that never was is described as DEAD or EMPTY, no members."""
         try:
-            with _answer(f"describing group {group_id}", on_group("Describe", group_id)):
+            with translated(f"describing group {group_id}", on_group("Describe", group_id)):
                 found = self._groups.describe(group_id, deadline)
         except errors.NoSuchSubscription:
             return GroupDescription(group_id, "DEAD", ())
@@ -474,7 +413,7 @@ class KafkaAdmin(OfOneProcess):
         what = f"reading the offsets of group {group_id}"
         needed = on_group("Describe", group_id), on_topic("Describe", topic)
         try:
-            with _answer(what, *needed):
+            with translated(what, *needed):
                 found = self._groups.about_offsets(group_id, ask, deadline)
         except errors.NoSuchSubscription:
             return {}
@@ -493,7 +432,10 @@ class KafkaAdmin(OfOneProcess):
         Raises:
             SubscriptionBusy: the group has members.
         """
-        with suppress(errors.NoSuchSubscription), _answer(f"deleting group {group_id}", on_group("Delete", group_id)):
+        with (
+            suppress(errors.NoSuchSubscription),
+            translated(f"deleting group {group_id}", on_group("Delete", group_id)),
+        ):
             self._groups.delete(group_id, deadline)
             return True
         return False
@@ -501,20 +443,6 @@ class KafkaAdmin(OfOneProcess):
     def close(self) -> None:
         self._groups.close()
         handles.release(self._handle)
-
-
-@contextmanager
-def _answer(what: str, *needed: Right) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as failure:
-        raise translate(failure, what, *needed) from failure
-    except FutureTimeoutError as late:
-        raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
-
-
-def _spelt(operations: Sequence[Any] | None) -> frozenset[str]:
-    return frozenset("".join(word.title() for word in each.name.split("_")) for each in operations or ())
 
 
 def _told_offset(answer: Any, what: str) -> int:

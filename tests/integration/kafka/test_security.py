@@ -237,14 +237,14 @@ def test_acls_of_a_tenant_are_carried_over_or_told(cluster: SecureCluster) -> No
         planned = [f"to be run on the target: {acl.command()}" for acl in sorted(expected)]
         mine = [each for each in carry(admin, admin, "acme", deadline, dry=True) if "bob" in each]
         assert mine == planned
-        assert not expected & set(admin.node.admin.acls(deadline) or ())
+        assert not expected & set(admin.node.admin.access.acls(deadline) or ())
         cluster.grant("alice", [("Describe", "cluster", "kafka-cluster")])
         with cluster.admin_as("alice") as alice:
             refused, *commands = [each for each in carry(admin, alice, "acme", deadline) if "not of this" not in each]
             assert "ACLs cannot be made on the target" in refused
             assert commands == planned
         assert not [each for each in carry(admin, admin, "acme", deadline) if "bob" in each]
-        until(lambda: expected <= set(admin.node.admin.acls(deadline) or ()), "the rights to be in force")
+        until(lambda: expected <= set(admin.node.admin.access.acls(deadline) or ()), "the rights to be in force")
         cluster.revoke_all("bob")
 
 

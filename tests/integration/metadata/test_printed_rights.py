@@ -153,10 +153,12 @@ def test_nobody_reads_or_writes_the_state_of_another_instance(cluster: SecureClu
             admin = KafkaAdmin(cluster.as_user(user)._settings.common())
             stack.callback(admin.close)
             ours = Instance(own).state_topic(TOPICS)
-            assert "Read" in admin.allowed_on_topics([ours], Deadline.after(60))[ours], user
-            assert admin.allowed_on_topics(theirs, Deadline.after(60)) == dict.fromkeys(theirs, frozenset()), user
+            assert "Read" in admin.access.allowed_on_topics([ours], Deadline.after(60))[ours], user
+            assert admin.access.allowed_on_topics(theirs, Deadline.after(60)) == dict.fromkeys(theirs, frozenset()), (
+                user
+            )
             for group in groups:
-                assert not admin.allowed_on_group(group, Deadline.after(60)), user
+                assert not admin.access.allowed_on_group(group, Deadline.after(60)), user
     try_both(cluster.as_user("admin")._settings, theirs[ALL.index(TOPICS)])
     client = cluster.as_user("consumer", instance=other, operation_timeout_seconds=10)
     with pytest.raises(pulsar.AuthorizationError, match=f"topic {re.escape(Instance(other).prefix)}"):

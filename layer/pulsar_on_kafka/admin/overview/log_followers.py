@@ -130,7 +130,7 @@ class FollowedLogs:
     def look(self, admin: KafkaAdmin, deadline: Deadline) -> None:
         """Learn which of these topics there are: one that nobody used yet is not made."""
         found = admin.describe_topics([*{where.topic for where in self.logs} | {OFFSETS_TOPIC}], deadline)
-        allowed = admin.allowed_on_topics([OFFSETS_TOPIC], deadline).get(OFFSETS_TOPIC)
+        allowed = admin.access.allowed_on_topics([OFFSETS_TOPIC], deadline).get(OFFSETS_TOPIC)
         self.reads_commits = allowed is None or "Read" in allowed
         self._there = found.keys() - {OFFSETS_TOPIC}
         offsets = found.get(OFFSETS_TOPIC)

@@ -142,8 +142,9 @@ class StandIn:
         deadline = Deadline.after(_ASK_S)
         instance = self._services.settings.instance
         group, lists = maintenance_group(instance), instance.state_topic(LEDGERS)
-        allowed = self._services.admin.allowed_on_topics([lists], deadline).get(lists)
-        missing = "Read of the group" if "Read" not in self._services.admin.allowed_on_group(group, deadline) else ""
+        access = self._services.admin.access
+        allowed = access.allowed_on_topics([lists], deadline).get(lists)
+        missing = "Read of the group" if "Read" not in access.allowed_on_group(group, deadline) else ""
         if allowed is not None and not {"Read", "Write"} <= allowed:
             missing = f"Read and Write of topic {lists}"
         if missing:

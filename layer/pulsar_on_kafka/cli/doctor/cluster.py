@@ -302,8 +302,8 @@ def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[Doctor
     group = coordinators_group(instance)
     try:
         names = [instance.state_topic(topic) for topic in {**BEGINNING, **SERVING}]
-        allowed = admin.allowed_on_topics(names, Deadline.after(ANSWER_S))
-        on_group = admin.allowed_on_group(group, Deadline.after(ANSWER_S))
+        allowed = admin.access.allowed_on_topics(names, Deadline.after(ANSWER_S))
+        on_group = admin.access.allowed_on_group(group, Deadline.after(ANSWER_S))
         members = len(admin.describe_group(group, Deadline.after(ANSWER_S)).members) if on_group else None
     except errors.LayerError as failure:
         yield warn("transactions", one_line(failure), advice(failure, f"grant Describe on topics {instance.prefix}*"))

@@ -50,7 +50,7 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
         dry: make nothing.
     """
     try:
-        found = source.node.admin.acls(deadline)
+        found = source.node.admin.access.acls(deadline)
     except errors.NotAuthorized as refused:
         return [f"ACLs of {tenant} cannot be read on the source, carry them over yourself: {refused}"]
     if found is None:
@@ -58,7 +58,7 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
     chosen = of_tenant(found, tenant, _renamed(source, target, tenant, deadline))
     told = [f"not of this tenant alone, and not carried over: {acl.command()}" for acl in sorted(chosen.wider)]
     try:
-        there = target.node.admin.acls(deadline)
+        there = target.node.admin.access.acls(deadline)
     except errors.NotAuthorized as refused:
         return [*told, *(f"not known to be on the target ({refused}): {acl.command()}" for acl in sorted(chosen.own))]
     if there is None:
@@ -66,7 +66,7 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
     missing = sorted(chosen.own - set(there))
     if missing and not dry:
         try:
-            target.node.admin.create_acls(missing, deadline)
+            target.node.admin.access.create_acls(missing, deadline)
             missing = []
         except errors.NotAuthorized as refused:
             told.append(f"ACLs cannot be made on the target: {refused}")

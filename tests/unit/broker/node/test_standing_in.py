@@ -103,7 +103,7 @@ class Cluster:
     def __init__(self) -> None:
         self.clock = SetClock(1000.0)
         self.cluster_id = "c"
-        self.admin = self
+        self.admin = self.access = self
         self.settings = KafkaSettings("")
         self.members: list[str] = []
         self.asked = 0
