@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.gateway.access import EVERYBODY
 from pulsar_on_kafka.gateway.connection import Connection, ConnectionContext
-from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
-from pulsar_on_kafka.gateway.transactions import GatewayTransactions
-from pulsar_on_kafka.gateway.watchers import TopicWatchers
+from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
+from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
+from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
+from pulsar_on_kafka.gateway.login.access import EVERYBODY
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 

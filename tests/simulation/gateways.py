@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pulsar_on_kafka.gateway.bundles import BUNDLES, CUT_OFF_S, Bundles, FleetMember
-from pulsar_on_kafka.gateway.fleet import PATIENCE_S
+from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, CUT_OFF_S, Bundles, FleetMember
+from pulsar_on_kafka.gateway.fleet.membership import PATIENCE_S
 
 SESSION_S = 6.0
 STEP_S = 0.1

@@ -24,22 +24,24 @@ from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
-from pulsar_on_kafka.gateway import lookups, schemas
-from pulsar_on_kafka.gateway.access import GatewayAccess, Login
 from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
+from pulsar_on_kafka.gateway.bounds.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
 from pulsar_on_kafka.gateway.bounds.loop_slices import LoopSlice, steps
-from pulsar_on_kafka.gateway.bounds.outgoing import OutgoingBytes
 from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
-from pulsar_on_kafka.gateway.bundles import bundle_of
-from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
-from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
-from pulsar_on_kafka.gateway.error_codes import error_code_of
-from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducer, WaitingProducers
-from pulsar_on_kafka.gateway.fleet import Sharing
-from pulsar_on_kafka.gateway.handles import Handles, Opening
-from pulsar_on_kafka.gateway.producers import (
+from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
+from pulsar_on_kafka.gateway.fleet.membership import Sharing
+from pulsar_on_kafka.gateway.handlers import lookups, schemas
+from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
+from pulsar_on_kafka.gateway.handlers.error_codes import error_code_of
+from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducer, WaitingProducers
+from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
+from pulsar_on_kafka.gateway.handlers.rate_meter import Meter, time_text
+from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
+from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions, txn_fields, txn_of
+from pulsar_on_kafka.gateway.handlers.wire_consumer import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
+from pulsar_on_kafka.gateway.handlers.wire_producer import (
     Left,
     OpenedProducer,
     ProducerCallbacks,
@@ -47,9 +49,7 @@ from pulsar_on_kafka.gateway.producers import (
     access_mode,
     open_producer,
 )
-from pulsar_on_kafka.gateway.rate_meter import Meter, time_text
-from pulsar_on_kafka.gateway.transactions import GatewayTransactions, RoleTransactions, txn_fields, txn_of
-from pulsar_on_kafka.gateway.watchers import TopicWatchers
+from pulsar_on_kafka.gateway.login.access import GatewayAccess, Login
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -122,13 +122,13 @@ class ConnectionContext:
 
 class Connection(asyncio.Protocol):
     """Memory: `MAX_SENDS_IN_FLIGHT` messages under way and one read of the socket, a frame that is not complete, and
-    what `OutgoingBytes` says."""
+    what `FrameWriter` says."""
 
     def __init__(self, serving: ConnectionContext) -> None:
         self._serving = serving
         self._node = serving.node
         self._cutter = FrameCutter(MAX_CONNECT_BYTES)
-        self._frames = OutgoingBytes(serving.loop, self._has_room_again)
+        self._frames = FrameWriter(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
         self._client = ""

@@ -20,17 +20,17 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
-from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
-from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, ConnectionContext, operation_deadline
-from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
-from pulsar_on_kafka.gateway.fleet import Sharing, fleets_group
-from pulsar_on_kafka.gateway.lookups import TLS
-from pulsar_on_kafka.gateway.producers import USE
-from pulsar_on_kafka.gateway.rate_meter import INTERVAL_S
-from pulsar_on_kafka.gateway.transactions import GatewayTransactions
-from pulsar_on_kafka.gateway.watchers import TopicWatchers
+from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
+from pulsar_on_kafka.gateway.fleet.membership import Sharing, fleets_group
+from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
+from pulsar_on_kafka.gateway.handlers.lookups import TLS
+from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
+from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
+from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
+from pulsar_on_kafka.gateway.handlers.wire_producer import USE
+from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
 
 _log: Final = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ import psutil
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import CLAIM_MS
-from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of, url_of
-from pulsar_on_kafka.gateway.fleet import fleets_group
+from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, bundle_of, url_of
+from pulsar_on_kafka.gateway.fleet.membership import fleets_group
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample
 from tests.pid_namespaces import in_own_pid_namespace, program_of

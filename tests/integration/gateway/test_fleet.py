@@ -11,8 +11,8 @@ import requests
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of
-from pulsar_on_kafka.gateway.fleet import fleets_group
+from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, bundle_of
+from pulsar_on_kafka.gateway.fleet.membership import fleets_group
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.steps import Unique

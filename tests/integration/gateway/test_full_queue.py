@@ -10,7 +10,7 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.gateway.producers import USE
+from pulsar_on_kafka.gateway.handlers.wire_producer import USE
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka_mapping.wire.commands import Type

@@ -15,8 +15,9 @@ from confluent_kafka import KafkaError
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.gateway import connection, consumers
-from pulsar_on_kafka.gateway.producers import USE, WireProducer
+from pulsar_on_kafka.gateway import connection
+from pulsar_on_kafka.gateway.handlers import wire_consumer
+from pulsar_on_kafka.gateway.handlers.wire_producer import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
@@ -230,7 +231,7 @@ def test_a_consumer_knows_the_sizes_of_the_batches_that_came_last(
     official: Any, wire: Wire, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others may have acknowledged those before, which it gave back: there would be no end of them."""
-    monkeypatch.setattr(consumers, "MAX_SIZES", 2)
+    monkeypatch.setattr(wire_consumer, "MAX_SIZES", 2)
     topic = unique()
     producer = official.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
     wire.connect()

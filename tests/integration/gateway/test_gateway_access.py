@@ -17,7 +17,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
-from pulsar_on_kafka.gateway.access import GatewayAccess, TokenKey
+from pulsar_on_kafka.gateway.login.access import GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.certificates import Authority

@@ -22,7 +22,7 @@ from pulsar_on_kafka.base import asgi_server
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
-from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess, TokenKey
+from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.certificates import Authority

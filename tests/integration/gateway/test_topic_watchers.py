@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.gateway.lookups import topics_hash
+from pulsar_on_kafka.gateway.handlers.lookups import topics_hash
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique

@@ -12,8 +12,8 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.deduplication.journal import SequenceJournal
+from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive

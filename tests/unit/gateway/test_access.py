@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.access import EVERYBODY, TLS, TOKEN, GatewayAccess, Login, TokenKey
+from pulsar_on_kafka.gateway.login.access import EVERYBODY, TLS, TOKEN, GatewayAccess, Login, TokenKey
 
 SECRET: Final = secrets.token_bytes(32)
 _FAR_S: Final = 4_000_000_000

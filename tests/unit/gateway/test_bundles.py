@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.base.processes import member_client_id
-from pulsar_on_kafka.gateway.bundles import (
+from pulsar_on_kafka.gateway.fleet.bundles import (
     BUNDLES,
     CUT_OFF_S,
     FRESH_S,
@@ -16,7 +16,7 @@ from pulsar_on_kafka.gateway.bundles import (
     member_name,
     url_of,
 )
-from pulsar_on_kafka.gateway.lookups import addressed
+from pulsar_on_kafka.gateway.handlers.lookups import addressed
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 HERE, THERE = "pulsar://here:6650", "pulsar+ssl://there:6651"

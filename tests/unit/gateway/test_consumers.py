@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, PartitionAcks
-from pulsar_on_kafka.gateway.consumers import SubscriptionConsumer, Wire, WireEndpoint
-from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
+from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
+from pulsar_on_kafka.gateway.handlers.wire_consumer import SubscriptionConsumer, Wire, WireEndpoint
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 TOPIC = "persistent://public/default/orders"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.gateway.entry_encoder import MAX_MESSAGE_ENTRY_BYTES, NotForPulsarsClients, OutgoingEntries
+from pulsar_on_kafka.gateway.handlers.entry_encoder import (
+    MAX_MESSAGE_ENTRY_BYTES,
+    NotForPulsarsClients,
+    OutgoingEntries,
+)
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, encode_batch
 from pulsar_on_kafka_mapping.records.message_record import Headers

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_on_kafka.broker.publishing.in_flight import NO_ID
 from pulsar_on_kafka.exceptions import ProducerFenced, PulsarException, Result, Timeout
-from pulsar_on_kafka.gateway.producers import _OneOf, _Together
+from pulsar_on_kafka.gateway.handlers.wire_producer import _OneOf, _Together
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 

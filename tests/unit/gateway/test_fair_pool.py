@@ -13,7 +13,7 @@ import pytest
 from pulsar_on_kafka.base.errors import Closed
 from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS, RequestQueue
-from pulsar_on_kafka.gateway.error_codes import error_code_of
+from pulsar_on_kafka.gateway.handlers.error_codes import error_code_of
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 from tests.waiting import never, until
 

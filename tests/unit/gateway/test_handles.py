@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pulsar_on_kafka.gateway.handles import Handles, Opening
+from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
 from tests.seeds import in_three
 
 

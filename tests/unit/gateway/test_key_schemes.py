@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from pulsar_on_kafka.gateway.key_schemes import KeyScheme
+from pulsar_on_kafka.gateway.handlers.key_schemes import KeyScheme
 from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash, partition_for_key
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pulsar_on_kafka.gateway.peers import FRESH_S, FleetPeers
+from pulsar_on_kafka.gateway.fleet.peers import FRESH_S, FleetPeers
 from tests.clocks import SetClock
 
 

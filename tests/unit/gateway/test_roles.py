@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from pulsar_on_kafka.gateway.access import EVERYBODY, GatewayAccess
+from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
+from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
 from pulsar_on_kafka.gateway.rest.clusters import make_tenant
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest
 from pulsar_on_kafka.gateway.rest.server import Rest
-from pulsar_on_kafka.gateway.transactions import GatewayTransactions, RoleTransactions
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 NOTHING: Any = None

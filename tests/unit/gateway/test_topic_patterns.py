@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.gateway.topic_patterns import MAX_CHARACTERS, TopicPattern
+from pulsar_on_kafka.gateway.handlers.topic_patterns import MAX_CHARACTERS, TopicPattern
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

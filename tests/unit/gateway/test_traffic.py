@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.gateway.rate_meter import Meter, time_text
+from pulsar_on_kafka.gateway.handlers.rate_meter import Meter, time_text
 
 
 def test_rates_are_those_of_the_last_interval() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from pulsar_on_kafka.gateway.exclusive_queue import RETRY_INTERVAL_S, WaitingProducer, WaitingProducers
+from pulsar_on_kafka.gateway.handlers.exclusive_queue import RETRY_INTERVAL_S, WaitingProducer, WaitingProducers
 
 
 class Waits:

@@ -90,7 +90,7 @@ class GatewayOptions:
         if self.tls_trust and not tls.certificate:
             raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-trust")
         try:
-            from pulsar_on_kafka.gateway.access import GatewayAccess, TokenKey
+            from pulsar_on_kafka.gateway.login.access import GatewayAccess, TokenKey
             from pulsar_on_kafka.gateway.server import GatewaySettings
 
             import_module(_REST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any, Final
 
-from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
+from pulsar_on_kafka.gateway.handlers.lookups import ALL, NON_PERSISTENT, topics_of
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 

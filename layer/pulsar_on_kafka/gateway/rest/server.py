@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.access import TLS, TOKEN, GatewayAccess
+from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
-from pulsar_on_kafka.gateway.lookups import partitions_of
-from pulsar_on_kafka.gateway.rate_meter import time_text
+from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
+from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

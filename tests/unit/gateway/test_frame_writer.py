@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES, OutgoingBytes
+from pulsar_on_kafka.gateway.bounds.frame_writer import CONGESTED_BYTES, FrameWriter
 
 
 class _Transport(asyncio.Transport):
@@ -26,7 +26,7 @@ class _Transport(asyncio.Transport):
 def test_what_waits_for_the_loop_is_bounded_and_told_when_it_is_taken() -> None:
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing, transport = OutgoingBytes(loop, lambda: told.append(outgoing.congested)), _Transport()
+        outgoing, transport = FrameWriter(loop, lambda: told.append(outgoing.congested)), _Transport()
         outgoing.use(transport)
         half = bytes(CONGESTED_BYTES // 2)
         outgoing.send((half, half))
@@ -45,7 +45,7 @@ def test_what_waits_for_the_loop_is_bounded_and_told_when_it_is_taken() -> None:
 def test_a_client_that_does_not_take_it_is_told_of_later() -> None:
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing = OutgoingBytes(loop, lambda: told.append(outgoing.congested))
+        outgoing = FrameWriter(loop, lambda: told.append(outgoing.congested))
         outgoing.use(_Transport())
         outgoing.pause()
         outgoing.send((bytes(CONGESTED_BYTES + 1),))
@@ -62,7 +62,7 @@ def test_what_two_threads_add_at_once_counts() -> None:
     """Else the loop, which has seen that the client is behind, is never told that it is not any more."""
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing = OutgoingBytes(loop, lambda: told.append(outgoing.congested))
+        outgoing = FrameWriter(loop, lambda: told.append(outgoing.congested))
         outgoing.use(_Transport())
 
         class Frame(bytes):

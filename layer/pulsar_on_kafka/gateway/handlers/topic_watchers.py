@@ -13,8 +13,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.lookups import PERSISTENT, topics_if_any
-from pulsar_on_kafka.gateway.topic_patterns import TopicPattern
+from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, topics_if_any
+from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)

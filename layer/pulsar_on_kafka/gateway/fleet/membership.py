@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import is_over, process_of, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.bundles import Bundles, FleetMember, member_name, url_of
-from pulsar_on_kafka.gateway.peers import FleetPeers
+from pulsar_on_kafka.gateway.fleet.bundles import Bundles, FleetMember, member_name, url_of
+from pulsar_on_kafka.gateway.fleet.peers import FleetPeers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.work_assignment import Assignment, SharedWork
 from pulsar_on_kafka_mapping.state.instances import Instance

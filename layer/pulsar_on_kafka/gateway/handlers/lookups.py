@@ -9,7 +9,7 @@ import google_crc32c
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.transactions import COORDINATORS
+from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 PERSISTENT, NON_PERSISTENT, ALL = 0, 1, 2

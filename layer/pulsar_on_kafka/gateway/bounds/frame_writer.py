@@ -11,7 +11,7 @@ CONGESTED_BYTES: Final = 4 * 1024 * 1024
 """Not written yet: consumers of the connection get nothing more until it is half of that."""
 
 
-class OutgoingBytes:
+class FrameWriter:
     """Thread-safe. Memory: `CONGESTED_BYTES`, and what each consumer is handed at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, told_room: Callable[[], None]) -> None:

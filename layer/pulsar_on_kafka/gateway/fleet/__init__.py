@@ -1,0 +1,1 @@
+"""The fleet of gateways: which gateway serves which bundle of topics."""

@@ -1,0 +1,1 @@
+"""Login of clients, and the roles that tokens and certificates grant."""
