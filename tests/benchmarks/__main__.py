@@ -101,8 +101,8 @@ def _arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="FILE",
-        help="default: each page under docs/ of which every group was measured in full, now or before; where there is "
-        "none standard output",
+        help="default: each page under docs/benchmarks/ whose groups were all measured in full, now or before; "
+        "without such a page, standard output",
     )
     arguments = parser.parse_args()
     if arguments.kept and arguments.without_layer:

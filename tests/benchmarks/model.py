@@ -59,14 +59,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A report of some groups: `part` names them, with * and ?, several between commas; None: all."""
+    """A report of some groups: `part` names them, with * and ?, several between commas."""
 
     path: str
-    part: str | None = None
+    part: str
 
     def has(self, group: Group) -> bool:
-        patterns = ["*"] if self.part is None else self.part.split(",")
-        return any(fnmatch.fnmatch(group.name, each) for each in patterns)
+        return any(fnmatch.fnmatch(group.name, each) for each in self.part.split(","))
 
 
 class Rule(Enum):

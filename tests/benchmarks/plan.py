@@ -224,7 +224,7 @@ GROUPS: Final = (
     ),
     Group(
         "key-shared-waiting",
-        "Key_Shared, 200 B, 1,000 keys, ten million messages wait for a consumer that hangs; then it goes on",
+        "Key_Shared, 200 B, 1,000 keys, ten million messages wait for a consumer that hangs; then it resumes",
         rounds=1,
         cells=(Cell("layer", System.LAYER, "key_shared_waiting", 10_600_000, {"keys": 1000}),),
     ),
@@ -302,7 +302,7 @@ GROUPS: Final = (
     ),
     Group(
         "schema-checks",
-        "May this Avro schema of 200 fields follow that one, asked for FULL",
+        "Compatibility check FULL of two Avro schemas of 200 fields",
         rounds=3,
         cells=(Cell("layer", System.LAYER, "checks", 2_000, {"fields": 200}),),
     ),
@@ -321,7 +321,7 @@ GROUPS: Final = (
     ),
     Group(
         "deletions",
-        "Ledgers that nobody needs: off their lists, and their data deleted, both phases in one process",
+        "Unneeded ledgers leave their lists, then their data is deleted: both phases in one process",
         rounds=2,
         cells=(Cell("ledgers", System.LAYER, "deletions", 200_000, {"topics": 20, "entries_per_ledger": 20}),),
     ),
@@ -357,16 +357,19 @@ GROUPS: Final = (
 )
 
 PAGES: Final = (
-    Page("docs/benchmarks.md"),
-    Page("docs/benchmarks-after-death.md", "after-death"),
-    Page("docs/benchmarks-gateway.md", "gateway-*"),
-    Page("docs/benchmarks-key-shared.md", "key-shared-*"),
-    Page("docs/benchmarks-leases.md", "leases-*"),
-    Page("docs/benchmarks-overview.md", "overview"),
-    Page("docs/benchmarks-replication.md", "replication*,migration"),
-    Page("docs/benchmarks-service.md", "maintenance,deletions,serve-idle"),
-    Page("docs/benchmarks-spark.md", "spark-*"),
-    Page("docs/benchmarks-transactions.md", "transactions-*,receive-committed"),
+    Page(
+        "docs/benchmarks/sdk.md",
+        "produce,receive,latency,open,key-shared,delayed,peer-*,batch-*,holes-*,ack-rate,many-cursors,schemas,schema-checks",
+    ),
+    Page("docs/benchmarks/after-death.md", "after-death"),
+    Page("docs/benchmarks/gateway.md", "gateway-*"),
+    Page("docs/benchmarks/key-shared.md", "key-shared-*"),
+    Page("docs/benchmarks/leases.md", "leases-*"),
+    Page("docs/benchmarks/overview.md", "overview"),
+    Page("docs/benchmarks/replication.md", "replication*,migration"),
+    Page("docs/benchmarks/service.md", "maintenance,deletions,serve-idle"),
+    Page("docs/benchmarks/spark.md", "spark-*"),
+    Page("docs/benchmarks/transactions.md", "transactions-*,receive-committed"),
 )
 
 REQUIREMENTS: Final = (
@@ -408,7 +411,7 @@ REQUIREMENTS: Final = (
         "replication/raw",
     ),
     Requirement(
-        "a tenant moves: messages that came again after they were acknowledged, beyond those in flight",
+        "a tenant moves: messages redelivered after their acknowledgement, beyond those in flight",
         "migration/layer",
         "again_beyond_in_flight",
         Rule.BELOW,

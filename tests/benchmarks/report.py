@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from tests.benchmarks.kept import GroupResult
@@ -24,14 +23,14 @@ def render(
 ) -> str:
     """`results` by the groups' names."""
     newest = max(results.values(), key=lambda result: (bool(result.settings), result.sitting.began))
-    parts = (_head(facts, notes), _requirements(verdicts), _figures(results), _method(newest.settings))
+    parts = (_head(facts, notes), _requirements(verdicts), _figures(results), _settings(newest.settings))
     return "\n".join(itertools.chain.from_iterable(parts)) + "\n"
 
 
 def _head(facts: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
-    yield "# Benchmarks"
+    yield "# Benchmark tables"
     yield ""
-    yield "Written by `python -m tests.benchmarks`; do not edit."
+    yield "Written by `python -m tests.benchmarks`; do not edit. The method is in `tests/benchmarks/method.md`."
     yield ""
     yield from (f"**{note}**\n" for note in notes)
     yield "| machine | |"
@@ -75,21 +74,20 @@ def _group(group: Group, result: GroupResult) -> Iterator[str]:
         if outcome.failure is not None:
             yield f"| {group.name}/{cell} | | **failed** | | {outcome.failure} |"
             continue
+        head = f"{group.name}/{cell} | {outcome.rounds[0]['messages']:,}"
         for metric in (name for name in outcome.rounds[0] if name not in _NOT_SHOWN):
             readings = series(outcome, metric)
             rounds = ", ".join(_number(reading) for reading in readings)
-            head = f"{group.name}/{cell} | {outcome.rounds[0]['messages']:,}"
             yield f"| {head} | {metric} | {_number(statistics.median(readings))} | {rounds} |"
+            head = "|"
 
 
-def _method(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield ""
-    yield resources.files(__package__).joinpath("method.md").read_text(encoding="utf-8").rstrip()
-    yield ""
+def _settings(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    if settings:
+        yield from ("", "## Settings")
     for kind, config in settings.items():
-        shown = (f"`{name}={value}`" for name, value in sorted(config.items()) if name != "bootstrap.servers")
-        yield f"Raw {kind} settings: {', '.join(shown)}."
-        yield ""
+        shown = (f"{name}={value}" for name, value in sorted(config.items()) if name != "bootstrap.servers")
+        yield from ("", f"Raw {kind} settings:", "", "```text", *shown, "```")
 
 
 def _number(value: float | None) -> str:

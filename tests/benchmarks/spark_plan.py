@@ -27,8 +27,8 @@ _WITHOUT_IDS: Final = "value,__key,__topic,__publishTime"
 SPARK: Final = (
     _spark(
         "acks",
-        "2 million messages of 200 B in 4 partitions, all columns, beside Spark's own Kafka source, as it comes and "
-        "tuned: no subscription, half of them acknowledged at random, and in 100,000 ranges of each partition",
+        "2 million messages of 200 B in 4 partitions beside Spark's Kafka source: none acknowledged, a random half, "
+        "or 100,000 ranges each",
         _spark_cell("plain", "read_plain"),
         _spark_cell("plain-tuned", "read_plain", tuned=True),
         _spark_cell("all", "read"),
@@ -38,8 +38,8 @@ SPARK: Final = (
     ),
     _spark(
         "aborted",
-        "2 million messages of 200 B in transactions of 100, one of eleven aborted some minutes before, all columns, "
-        "beside its own Kafka source over the same records, with headers and without them",
+        "2 million messages of 200 B in transactions of 100, one of eleven aborted, beside Spark's Kafka source over "
+        "the same records",
         _spark_cell("plain", "read_plain", kind="transactions"),
         _spark_cell("plain-tuned", "read_plain", kind="transactions", tuned=True),
         _spark_cell("plain-headers", "read_plain", kind="transactions", headers=True),
@@ -58,8 +58,8 @@ SPARK: Final = (
     ),
     _spark(
         "stream",
-        "2 million messages of 200 B in 4 micro-batches, half of them acknowledged before, beside its own Kafka source "
-        "and foreachBatch; and with the rest acknowledged back",
+        "2 million messages of 200 B in 4 micro-batches, half acknowledged before, beside Spark's Kafka source and "
+        "foreachBatch",
         _spark_cell("plain", "stream_plain", batches=4),
         _spark_cell("plain-tuned", "stream_plain", batches=4, tuned=True),
         _spark_cell("fresh", "stream", batches=4, acknowledge=False),

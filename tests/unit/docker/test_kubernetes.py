@@ -27,7 +27,7 @@ STOPS_S = 20 + node._CLOSE_S
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SAID = re.search(r"up to (\d+) MiB for each topic and cluster", (ROOT / "docs" / "replication.md").read_text())
 _ITSELF = 150_000_000
-"""docs/benchmarks-service.md: an idle service of 1,000 topics stays below that."""
+"""docs/benchmarks/service.md: an idle service of 1,000 topics stays below that."""
 
 
 def needed_bytes(copies: int) -> int:

@@ -2,16 +2,6 @@
 
 ALLOWED = {
     "CHANGELOG.md": 225,
-    "docs/benchmarks-after-death.md": 29,
-    "docs/benchmarks-gateway.md": 33,
-    "docs/benchmarks-key-shared.md": 33,
-    "docs/benchmarks-leases.md": 24,
-    "docs/benchmarks-overview.md": 31,
-    "docs/benchmarks-replication.md": 24,
-    "docs/benchmarks-service.md": 20,
-    "docs/benchmarks-spark.md": 36,
-    "docs/benchmarks-transactions.md": 23,
-    "docs/benchmarks.md": 5,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
     "mapping/decisions/0003-record-headers.md": 2,
