@@ -1,7 +1,6 @@
 """Sentences of more than 25 words on pages that are not yet rewritten. A page that is rewritten leaves this table."""
 
 ALLOWED = {
-    "CHANGELOG.md": 225,
     "mapping/decisions/0001-topic-names.md": 4,
     "mapping/decisions/0002-ledger-ids.md": 3,
     "mapping/decisions/0003-record-headers.md": 2,
