@@ -49,24 +49,33 @@ class Group:
 
 
 def long_ones(side: str) -> Mapping[str, float]:
-    """Scenarios of the `side` "sdk" or "gateway" that are left to `make chaos`, and the seconds that they took."""
+    """Scenarios that `make test` does not play on the `side` "sdk" or "gateway", and the seconds that they took."""
     return cast("Mapping[str, float]", tomllib.loads(LONG.read_text(encoding="utf-8"))[side])
 
 
-def groups(scenarios: Iterable[Scenario], long: Container[str], *, by_client: bool = False) -> list[Any]:
-    """Parameters of a test by area; scenarios of `long` are left to `make chaos`. With `by_client` those of the Java
-    client, which may not be there, are groups of their own."""
-    found: dict[tuple[str, bool], list[Scenario]] = {}
+def soak_ones(side: str) -> Container[str]:
+    """Scenarios that only `make soak` plays on this side: half of those that are long on both sides. `make chaos` plays
+    them on the other side."""
+    both = sorted(set(long_ones("sdk")) & set(long_ones("gateway")))
+    return both[side == "gateway" :: 2]
+
+
+def groups(scenarios: Iterable[Scenario], side: str, *, by_client: bool = False) -> list[Any]:
+    """Parameters of a test by area and length. With `by_client` those of the Java client, which may not be there, are
+    groups of their own."""
+    long, soak = long_ones(side), soak_ones(side)
+    found: dict[tuple[str, str], list[Scenario]] = {}
     for scenario in scenarios:
         java = f"{scenario.area} by java" if by_client and scenario.client is PulsarClient.JAVA else scenario.area
-        found.setdefault((java, scenario.name in long), []).append(scenario)
+        mark = "soak" if scenario.name in soak else "long" if scenario.name in long else ""
+        found.setdefault((java, mark), []).append(scenario)
     return [
         pytest.param(
             Group(name, tuple(members)),
-            id=f"{name} (long)" if is_long else name,
-            marks=[pytest.mark.long] if is_long else [],
+            id=f"{name} ({mark})" if mark else name,
+            marks=[getattr(pytest.mark, mark)] if mark else [],
         )
-        for (name, is_long), members in found.items()
+        for (name, mark), members in found.items()
     ]
 
 

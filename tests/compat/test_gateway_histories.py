@@ -10,7 +10,7 @@ from pulsar_on_kafka.embedded import Broker
 from tests.compat.harness.driver import Target
 from tests.compat.harness.history import Side
 from tests.compat.harness.scenario import built_in
-from tests.compat.replay import Group, Replay, chosen, groups, long_ones, replay
+from tests.compat.replay import Group, Replay, chosen, groups, replay
 from tests.compat.servers import gateway_to
 from tests.steps import Missing
 
@@ -29,7 +29,7 @@ def played(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[Rep
             yield made
 
 
-@pytest.mark.parametrize("group", groups(SCENARIOS, long_ones("gateway"), by_client=True))
+@pytest.mark.parametrize("group", groups(SCENARIOS, "gateway", by_client=True))
 def test_official_clients_see_what_they_saw_on_pulsar(group: Group, played: Replay, missing: Missing) -> None:
     if group.by_java and isinstance(played.java, str):
         missing("pulsar", played.java)

@@ -14,7 +14,7 @@ from tests.brokers import available
 from tests.compat.harness.driver import Target
 from tests.compat.harness.history import Side
 from tests.compat.harness.scenario import built_in
-from tests.compat.replay import Group, Replay, chosen, groups, long_ones, replay
+from tests.compat.replay import Group, Replay, chosen, groups, replay
 from tests.compat.secured import Authorities, secured_kafka
 from tests.steps import Missing
 
@@ -34,7 +34,7 @@ def played(request: pytest.FixtureRequest, kafka_broker: Broker, missing: Missin
         yield stack.enter_context(replay(scenarios, plain, secured))
 
 
-@pytest.mark.parametrize("group", groups(built_in().values(), long_ones("sdk")))
+@pytest.mark.parametrize("group", groups(built_in().values(), "sdk"))
 def test_the_sdk_does_what_pulsar_did(group: Group, played: Replay) -> None:
     if problems := played.problems(group):
         pytest.fail("\n\n".join(problems), pytrace=False)

@@ -10,7 +10,7 @@ from tests.compat.harness.compare import ScenarioVerdict, compare
 from tests.compat.harness.history import Ending, Event, SideResult
 from tests.compat.harness.recorded import BadHistories, read_histories, unmatched, write_histories
 from tests.compat.harness.scenario import built_in
-from tests.compat.replay import long_ones
+from tests.compat.replay import long_ones, soak_ones
 from tests.unit.compat.histories import a_scenario, did
 
 MADE_BY = {"pulsar": "4.0.7"}
@@ -24,6 +24,11 @@ def test_each_scenario_has_a_recorded_history_and_each_history_a_scenario() -> N
 @pytest.mark.parametrize("side", ["sdk", "gateway"])
 def test_what_is_left_to_make_chaos_are_scenarios(side: str) -> None:
     assert set(long_ones(side)) <= set(built_in())
+
+
+def test_make_chaos_plays_each_long_scenario_on_one_side_at_least() -> None:
+    sides = {side: {name for name in long_ones(side) if name not in soak_ones(side)} for side in ("sdk", "gateway")}
+    assert sides["sdk"] | sides["gateway"] == {*long_ones("sdk"), *long_ones("gateway")}
 
 
 def test_what_is_missing_says_how_to_record_it() -> None:
