@@ -42,7 +42,7 @@ compat: $(INSTALLED) ## the same scenarios on a real Pulsar and here; ARGS="--sc
 	@$(if $(ARGS),,$(BIN)/python -m pytest -m pulsar --require kafka tests/from_pulsar tests/compat/test_java_*.py tests/compat/test_gateway_*.py)
 
 soak: $(INSTALLED) ## the long proof
-	@$(BIN)/python -m pytest -s -m soak --require kafka --timeout 0 $(ARGS)
+	@$(BIN)/python -m pytest -s -m "soak or hypothesis" --require kafka --timeout 0 $(ARGS)
 
 lock: $(BIN)/uv ## resolve requirements/dev.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --universal --python-version 3.10 --no-header --generate-hashes --no-emit-index-url \

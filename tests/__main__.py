@@ -6,7 +6,7 @@ clusters), each process with a broker of its own: much of their time is waiting.
 process, and say what they have to say when they are over. Those marked `long` and `kills` are left to
 `make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in two processes:
 each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
-examples in `make test` (the profile `short`), and all of them in `make chaos`.
+examples in `make test` (the profile `short`), and all of them in `make soak`.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -137,13 +137,13 @@ _FEW: Final = _MANY if (os.cpu_count() or 1) > 2 else ()
 
 
 def _not_killing(
-    which: str, select: str, pure: str, workers: Sequence[str], options: Sequence[str] = ()
+    which: str, select: str, workers: Sequence[str], options: Sequence[str] = ()
 ) -> tuple[Phase, Phase]:
     """The pure ones of these, and beside them those that need a broker or Spark."""
     return (
         Phase(
             f"{which}pure tests",
-            f"{pure} and {PURE}",
+            f"{select} and {PURE}",
             workers,
             _PURE_ALONE,
             beside=True,
@@ -159,9 +159,9 @@ def _not_killing(
     )
 
 
-PHASES: Final = _not_killing("", "not long", "not long", _FEW, ("--hypothesis-profile", SHORT))
+PHASES: Final = _not_killing("", "not long", _FEW, ("--hypothesis-profile", SHORT))
 CHAOS_PHASES: Final = (
-    *_not_killing("long ", "long", "(long or hypothesis)", _MANY),
+    *_not_killing("long ", "long", _MANY),
     Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLING, *_FILES), (*_ON_A_BROKER, "tests/chaos")),
 )
 

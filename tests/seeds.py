@@ -1,4 +1,4 @@
-"""How many random histories and examples are played: some in `make test`, more in `make chaos`, all in `make soak`.
+"""Numbers of random histories and examples: some in `make test`, more histories in `make chaos`, all in `make soak`.
 
 Many short ones are one test: pytest takes longer over a test of its own than most of them last."""
 
@@ -13,6 +13,8 @@ from hypothesis import settings
 SHORT: Final = "short"
 """The profile of hypothesis that `make test` has."""
 SHORTENED: Final = 4
+_CHAOS_SHARE: Final = 4
+"""Of the random histories that `make test` leaves out, `make chaos` plays one in four and `make soak` the others."""
 
 
 def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Callable[[], None]]:
@@ -33,22 +35,30 @@ def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Cal
     return one_test
 
 
-def first_of(now: int, seeds: Sequence[object]) -> list[object]:
-    """For `parametrize`: the first ones as they are, the others for `make chaos`."""
-    return [*seeds[:now], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[now:])]
-
-
-def examples(whole: int) -> int:
-    """hypothesis' `max_examples` of a test that says how many it needs; a part of them in `make test`."""
-    return whole // SHORTENED if settings.get_current_profile_name() == SHORT else whole
+def first_of(now: int, cases: Sequence[object]) -> list[object]:
+    """Parameters for `parametrize`: `make test` has the first cases, and `make chaos` the others. Of a range of seeds,
+    `make chaos` has a part, and `make soak` the rest."""
+    end = _end_of_chaos(now, cases) if isinstance(cases, range) else len(cases)
+    return [
+        *cases[:now],
+        *(pytest.param(case, marks=pytest.mark.long) for case in cases[now:end]),
+        *(pytest.param(case, marks=_SOAK) for case in cases[end:]),
+    ]
 
 
 def in_three(now: int, seeds: range) -> list[object]:
-    """For `parametrize`, of a test that plays many seeds: the first ones, half of the others for `make chaos`, and the
-    rest for `make soak`."""
-    later = now + (len(seeds) - now) // 2
-    return [
-        seeds[:now],
-        pytest.param(seeds[now:later], marks=pytest.mark.long),
-        pytest.param(seeds[later:], marks=[pytest.mark.soak, pytest.mark.timeout(0)]),
-    ]
+    """Parameters for `parametrize`, each of many seeds: those of `make test`, of `make chaos` and of `make soak`."""
+    end = _end_of_chaos(now, seeds)
+    return [seeds[:now], pytest.param(seeds[now:end], marks=pytest.mark.long), pytest.param(seeds[end:], marks=_SOAK)]
+
+
+_SOAK: Final = (pytest.mark.soak, pytest.mark.timeout(0))
+
+
+def _end_of_chaos(now: int, seeds: Sequence[object]) -> int:
+    return now + -(-(len(seeds) - now) // _CHAOS_SHARE)
+
+
+def examples(whole: int) -> int:
+    """Return hypothesis' `max_examples` of a test that needs `whole` examples; `make test` draws a part of them."""
+    return whole // SHORTENED if settings.get_current_profile_name() == SHORT else whole
