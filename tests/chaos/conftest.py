@@ -55,7 +55,7 @@ def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Unique) -> I
         yield make
 
 
-@pytest.fixture(params=["python", "java"])
+@pytest.fixture(params=["python", pytest.param("java", marks=pytest.mark.soak)])
 def loads(request: pytest.FixtureRequest) -> Any:
     """What official clients in a language do by gateways (`gateways.fleet.Loads`)."""
     if request.param == "java":

@@ -32,7 +32,16 @@ def begin(service_url: str, tmp_path: Path, unique: Unique) -> Iterator[Begin]:
         yield make
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["same machine", "apart"])
+@pytest.mark.parametrize(
+    ("loads", "apart"),
+    [
+        pytest.param("python", False, id="python-same machine"),
+        pytest.param("python", True, id="python-apart"),
+        pytest.param("java", False, id="java-same machine"),
+        pytest.param("java", True, id="java-apart", marks=pytest.mark.soak),
+    ],
+    indirect=["loads"],
+)
 def test_the_clients_of_a_killed_gateway_go_on_with_the_other(begin: Begin, loads: Loads, apart: bool) -> None:
     fleet = begin(loads, apart=apart)
     doomed, other = fleet.gateways
