@@ -8,15 +8,6 @@ from typing import Any, Final, NamedTuple
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
-from pulsar_on_kafka_mapping.records.record_headers import MARKER
-from pulsar_on_kafka_mapping.records.subscription_markers import (
-    Snapshot,
-    SnapshotRequest,
-    SnapshotResponse,
-    SubscriptionUpdate,
-    decode_marker,
-)
-from pulsar_on_kafka_mapping.records.subscription_markers import encode_marker as encode_headers_and_marker
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterListener,
@@ -130,7 +121,6 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     LifeState,
     NamespaceRecord,
     PartitionSeat,
-    ReplicatedBy,
     SubscriptionRecord,
     TopicRecord,
     Unused,
@@ -226,20 +216,12 @@ def _index_or_pages(marker: bytes) -> object:
     return decode_index(held) if isinstance(held, bytes) else held
 
 
-def _marker(kind: str) -> Callable[[bytes], object]:
-    return lambda data: decode_marker([(MARKER, kind.encode())], data)
-
-
 def _commit(metadata: CommitMetadata) -> bytes:
     return encode_commit(metadata).encode()
 
 
 def _read_commit(data: bytes) -> CommitMetadata | None:
     return decode_commit(data.decode("latin-1"))
-
-
-def encode_marker(marker: Any) -> bytes:
-    return encode_headers_and_marker(marker)[1]
 
 
 _TOPIC: Final = "persistent://public/default/orders"
@@ -328,7 +310,6 @@ VALUES: Final[Mapping[str, Case]] = {
             True,
             {"3": PartitionSeat("Exclusive", _CLAIM, 2), "4": PartitionSeat("Shared")},
             (3, 4),
-            ReplicatedBy.SNAPSHOTS,
             True,
             True,
         ),
@@ -563,14 +544,4 @@ VALUES: Final[Mapping[str, Case]] = {
         TransactionRequest(5, AddSubscriptions(_TXN, (TopicSubscription(_TOPIC, 0, "audit"),))),
     ),
     "end": Case(encode_transaction_request, decode_transaction_request, TransactionRequest(5, End(_TXN, True))),
-    "snapshot request": Case(encode_marker, _marker("snapshot_request"), SnapshotRequest("9f86", "west", 1)),
-    "snapshot response": Case(
-        encode_marker, _marker("snapshot_response"), SnapshotResponse("9f86", "west", 2, Origin("east", 17), -1)
-    ),
-    "snapshot": Case(encode_marker, _marker("snapshot"), Snapshot("9f86", "west", 118, {Origin("east", 17): 120})),
-    "subscription update": Case(
-        encode_marker,
-        _marker("subscription_update"),
-        SubscriptionUpdate("s", "west", (17, 42), {Origin("east", 17): -1}),
-    ),
 }

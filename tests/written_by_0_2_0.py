@@ -75,10 +75,6 @@ WRITTEN: Final[Mapping[str, bytes]] = {
     "add partitions": b'{"v":1,"until_ms":5,"ask":"add_partitions","txn":"844424930131968:7","partitions":[["persistent://public/default/orders",0]]}',
     "add subscriptions": b'{"v":1,"until_ms":5,"ask":"add_subscriptions","txn":"844424930131968:7","subscriptions":[["persistent://public/default/orders",0,"audit"]]}',
     "end": b'{"v":1,"until_ms":5,"ask":"end","txn":"844424930131968:7","commit":true}',
-    "snapshot request": b'{"v":1,"id":"9f86","from":"west","round":1}',
-    "snapshot response": b'{"v":1,"id":"9f86","to":"west","round":2,"cluster":"east","life":17,"upto":-1}',
-    "snapshot": b'{"v":1,"id":"9f86","of":"west","local":118,"upto":[["east",17,120]]}',
-    "subscription update": b'{"v":1,"subscription":"s","from":"west","life":[17,42],"upto":[["east",17,-1]]}',
 }
 KEYS: Final[Mapping[str, bytes]] = {
     "TopicKey": b'["t","persistent://public/default/\xc3\xb6\\"\\n",1000,"attempt"]',

@@ -100,11 +100,7 @@ def _json(case: Case) -> tuple[dict[str, Any], bytes] | None:
     return (orjson.loads(line), feed + behind) if line[:1] == b"{" else None
 
 
-_PASSED_OVER_WHEN_NEWER: Final = {
-    name
-    for name, case in VALUES.items()
-    if case.decode is decode_request or type(case.value).__module__.endswith("subscription_markers")
-}
+_PASSED_OVER_WHEN_NEWER: Final = {name for name, case in VALUES.items() if case.decode is decode_request}
 """Kinds of which a later version has more: nobody waits for those."""
 _OF_JSON: Final = {name: case for name, case in VALUES.items() if _json(case) is not None}
 

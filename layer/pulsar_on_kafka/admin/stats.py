@@ -56,7 +56,7 @@ class SubscriptionStats:
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     """The consumer groups of partitions that were ever consumed by themselves."""
     replicated_by: str = ""
-    """How other clusters hear what it has done with: `acknowledgements` or `snapshots`; '' if it is not replicated."""
+    """`acknowledgements`; '' if it is not replicated."""
     durable: bool = True
     """Messages are kept for it; False: it ends with its last consumer."""
 

@@ -29,7 +29,6 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     TellConsumers,
     Wish,
 )
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
 
 
 @raising_pulsar_errors
@@ -45,28 +44,17 @@ class SubscriptionAdmin(AdminContext):
         self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
         self.node.topics.deletions.await_decision(opened, deadline)
 
-    def replicate_subscription(
-        self, topic: str, subscription: str, *, by: str = ReplicatedBy.ACKNOWLEDGEMENTS.value
-    ) -> None:
-        """Have a subscription replicated to the clusters that its topic is copied to, as its consumers do with
-        `replicate_subscription_state_enabled`; and say how they hear what it has done with here.
+    def replicate_subscription(self, topic: str, subscription: str) -> None:
+        """Replicates a subscription to the clusters that its topic is copied to, as a consumer does with
+        `replicate_subscription_state_enabled`.
 
-        Args:
-            by: `acknowledgements` (every one, as soon as it is saved), or `snapshots` (mark-delete alone, as Pulsar's
-                brokers do). What other clusters say is taken over in whatever way they say it.
         Raises:
-            InvalidConfiguration: `by` is neither.
             NotAllowedError: the topic is not persistent, or a replicator has the subscription.
-            SubscriptionNotFound: it is not there.
+            SubscriptionNotFound: it does not exist.
         """
-        try:
-            chosen = ReplicatedBy(by)
-        except ValueError as error:
-            ways = " or ".join(way.value for way in ReplicatedBy)
-            raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
         deadline = self._deadline()
         found = self._programs_subscription(topic, subscription, deadline)
-        self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
+        self.node.subscriptions.remember(found, {}, True, deadline)
 
     def stop_replicating_subscription(self, topic: str, subscription: str) -> None:
         """Have this cluster tell and hear nothing more of a subscription, which stays as it is. It is replicated again
@@ -114,7 +102,7 @@ class SubscriptionAdmin(AdminContext):
             found.replicated,
             found.by_partition,
             dict(found.partition_groups),
-            found.replicated_by.value if found.replicated else "",
+            "acknowledgements" if found.replicated else "",
             not found.non_durable,
         )
 

@@ -15,7 +15,7 @@
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
     __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over; or <epoch>:/<producer
                               name>, of a producer that takes a name over
-    __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
+    __pulsar.marker           a MarkerType; the record is no message
     __pulsar.batch            <payload format>:<number of messages>; the value is a batch entry, or what a client of
                               Pulsar's sent: see PayloadFormat
     __pulsar.compression      <LZ4, ZLIB, ZSTD or SNAPPY>:<bytes uncompressed>, of a value that such a client compressed
@@ -88,6 +88,7 @@ class MarkerType(str, Enum):
 
     TXN_COMMIT = "txn_commit"
     TXN_ABORT = "txn_abort"
+    # Version 0.2.0 wrote these four for snapshots of replicated subscriptions (mapping/decisions/0023).
     SNAPSHOT_REQUEST = "snapshot_request"
     SNAPSHOT_RESPONSE = "snapshot_response"
     SNAPSHOT = "snapshot"

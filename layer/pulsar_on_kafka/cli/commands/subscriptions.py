@@ -45,7 +45,6 @@ from pulsar_on_kafka.client.values.texts import (
 from pulsar_on_kafka_mapping.errors import InvalidSubscriptionName
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
@@ -107,14 +106,6 @@ def replicate(
     admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
-    by: Annotated[
-        ReplicatedBy,
-        typer.Option(
-            "--by",
-            help="How other clusters hear what is acknowledged here: each acknowledgement, or mark-delete alone, by "
-            "snapshots in the topic, as Pulsar does.",
-        ),
-    ] = ReplicatedBy.ACKNOWLEDGEMENTS,
     off: Annotated[
         bool, typer.Option("--off", help="Tell and hear nothing more of it in this cluster; it stays as it is.")
     ] = False,
@@ -128,11 +119,11 @@ def replicate(
             {"subscription": subscription, "replicated_by": ""},
         )
         return
-    admin.replicate_subscription(topic, subscription, by=by.value)
+    admin.replicate_subscription(topic, subscription)
     show_result(
         settings,
-        f"{printable(subscription)} is replicated by {by.value}",
-        {"subscription": subscription, "replicated_by": by.value},
+        f"{printable(subscription)} is replicated",
+        {"subscription": subscription, "replicated_by": "acknowledgements"},
     )
 
 
@@ -153,7 +144,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             "group": stats.group,
             "backlog": stats.backlog,
             "acked above mark-delete": stats.individually_deleted,
-            "replicated by": stats.replicated_by or "nothing",
+            "replicated": "yes" if stats.replicated else "no",
             "consumers": ", ".join(map(member_text, stats.consumers)) or "none",
         }
     )

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy, TopicRecord
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
@@ -32,7 +32,6 @@ class SubscriptionEntry:
 
     properties: Mapping[str, str]
     replicated: bool
-    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def _entry(node: Node, record: TopicRecord, deadline: Deadline) -> TopicEntry | 
         _without_replication(record.policies),
         tuple(entry.sha256 for entry in node.schemas.index(topic.name, deadline)),
         {
-            found.name: SubscriptionEntry(dict(found.properties), found.replicated, found.replicated_by)
+            found.name: SubscriptionEntry(dict(found.properties), found.replicated)
             for found in subscriptions(node, topic, deadline)
         },
     )
@@ -181,9 +180,7 @@ def _sync_topic(
         if entry.properties or entry.replicated:
             there_now = target.node.subscriptions.find(made, subscription.name, deadline)
             if there_now is not None:
-                target.node.subscriptions.remember(
-                    there_now, entry.properties, entry.replicated, deadline, replicated_by=entry.replicated_by
-                )
+                target.node.subscriptions.remember(there_now, entry.properties, entry.replicated, deadline)
 
 
 def _sync_schemas(

@@ -33,7 +33,6 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     is_raw,
     unpack,
 )
-from pulsar_on_kafka_mapping.records.subscription_markers import is_carried
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
 Headers = list[tuple[str, bytes | None]]
@@ -101,7 +100,7 @@ class Copying:
     def _wanted(self, headers: Headers) -> Headers | None:
         ours = [name for name, _ in headers if name in _CONCERNS_US]
         if ours:
-            if REPLICATED_FROM in ours or (MARKER in ours and not is_carried(headers)):
+            if REPLICATED_FROM in ours or MARKER in ours:
                 return None
             if REPLICATE_TO in ours:
                 wanted = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to

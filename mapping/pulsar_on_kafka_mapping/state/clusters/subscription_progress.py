@@ -40,8 +40,8 @@ LEFT: Final = "left"
 """In a key: the subscription was deleted here, or is replicated no more, and what the cluster that it names says does
 not make it anew. Its head has no acknowledgements; its `life` is the one there that is not heard."""
 SNAPSHOTS: Final = "snapshots"
-"""In a key: the cluster that it names says how far its side is by markers in the topic (`subscription_markers`). Its
-head has no acknowledgements; its `life` is the one that markers name."""
+"""In a key: version 0.2.0 replicated the subscription by snapshots. The cluster that wrote its head removes it, and the
+others ignore it (mapping/decisions/0023)."""
 
 
 class Origin(NamedTuple):

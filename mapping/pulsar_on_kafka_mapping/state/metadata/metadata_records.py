@@ -138,15 +138,6 @@ class PartitionSeat:
     rebirths: Count = 0
 
 
-class ReplicatedBy(str, Enum):
-    """A replicated subscription tells other clusters in this way what it has done with in this one."""
-
-    ACKNOWLEDGEMENTS = "acknowledgements"
-    """Every acknowledgement, by the positions of original messages (decision 0021)."""
-    SNAPSHOTS = "snapshots"
-    """Mark-delete alone, by snapshots that are exchanged in the topic, as Pulsar does (decision 0023)."""
-
-
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
     """A record describes one life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first
@@ -173,8 +164,6 @@ class SubscriptionRecord:
     by_partition: bool = False
     seats: Mapping[str, PartitionSeat] = field(default_factory=dict)
     partitions: tuple[Count, ...] | None = None
-    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
-    """Where it is `replicated`."""
     follows: bool = False
     """It was made because other clusters have it: what lies before their beginnings is not wanted here either."""
     non_durable: bool = False

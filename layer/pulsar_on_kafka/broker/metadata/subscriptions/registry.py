@@ -39,7 +39,6 @@ from pulsar_on_kafka_mapping.ids.ledger_ids import incarnation_of
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     LifeState,
-    ReplicatedBy,
     SubscriptionRecord,
     decode_subscription,
     encode_subscription,
@@ -280,19 +279,13 @@ class Subscriptions:
         properties: Mapping[str, str],
         replicated: bool,
         deadline: Deadline,
-        *,
-        replicated_by: ReplicatedBy | None = None,
     ) -> None:
-        """Store what a consumer says of its subscription; the last one that says something counts. `replicated_by`:
-        None leaves it as it is."""
+        """Stores a consumer's description of its subscription; the last description counts."""
 
         def remembered(record: SubscriptionRecord) -> SubscriptionRecord | None:
             if not is_alive(record, subscription.topic):
                 return None
-            return replace(
-                described(record, properties, replicated=replicated),
-                replicated_by=replicated_by or record.replicated_by,
-            )
+            return described(record, properties, replicated=replicated)
 
         self._amend(subscription, remembered, deadline)
 
@@ -571,7 +564,6 @@ def opened_subscription(
         {p: found.rebirths for p, found in seats.items()},
         {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
         {p: SubscriptionType(found.type) for p, found in seats.items()},
-        record.replicated_by,
         record.follows,
         record.non_durable,
     )

@@ -10,7 +10,6 @@ from typing import Final
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.names.subscription_group import group_id
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
 
 
 class SubscriptionType(str, Enum):
@@ -57,7 +56,6 @@ class Subscription:
     rebirths: Mapping[int, int] = field(default_factory=dict)
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     partition_types: Mapping[int, SubscriptionType] = field(default_factory=dict)
-    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
     follows: bool = False
     non_durable: bool = False
     """It ends with its last consumer: nothing is kept for it, and what a killed one leaves counts nowhere."""

@@ -17,8 +17,7 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.service.replication.subscriptions.progress_records import Part, ProgressWords
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.clusters.subscription_progress import KNOWS, LEFT, SAYS, SNAPSHOTS
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import KNOWS, LEFT, SAYS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -95,15 +94,13 @@ class MadeForOthers:
             self._make(topic, names[1], found, deadline)
 
     def _make(self, topic: Topic, name: str, heard: _OnRecord, deadline: Deadline) -> None:
-        """At the log's start, replicated in the way of those who speak of it; what they have done with is taken over.
+        """At the log's start; the other clusters' acknowledgements are applied.
         Source: Pulsar's ReplicatedSubscriptionsController, receiveSubscriptionUpdated."""
         found = self._node.subscriptions.find(topic, name, deadline)
         if found is None:
             found = self._node.subscriptions.find_or_create(topic, name, deadline, follows=True)
             _log.info("subscription=%s/%s made, because other clusters have it", topic.name, name)
-        said = any(subject.about == SAYS for subject in heard.speaking)
-        way = ReplicatedBy.ACKNOWLEDGEMENTS if said else ReplicatedBy.SNAPSHOTS
-        self._node.subscriptions.remember(found, {}, True, deadline, replicated_by=way)
+        self._node.subscriptions.remember(found, {}, True, deadline)
         self._met(found, heard, deadline)
 
     def _life(self, subject: Subject, at: HeadAt, deadline: Deadline) -> _Life:
@@ -117,7 +114,7 @@ class MadeForOthers:
 def _by_names(local: str, subjects: Mapping[Subject, HeadAt]) -> dict[Names, _OnRecord]:
     found: dict[Names, _OnRecord] = {}
     for subject, at in subjects.items():
-        if subject.cluster == local or subject.about not in (SAYS, SNAPSHOTS, KNOWS, LEFT):
+        if subject.cluster == local or subject.about not in (SAYS, KNOWS, LEFT):
             continue
         one = found.setdefault((subject.topic, subject.subscription), _OnRecord({}, set(), {}))
         if subject.about == KNOWS:

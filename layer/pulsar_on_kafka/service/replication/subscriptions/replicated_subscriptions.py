@@ -18,7 +18,6 @@ from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.service.replication.remote import RemoteClusters
 from pulsar_on_kafka.service.replication.subscriptions.progress_records import ProgressWords, SyncRound
-from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 
@@ -55,9 +54,8 @@ class ReplicatedSubscriptions(SharedRole):
         super().__init__(node, member, every_s, Retry(every_s, _MAX_RETRY_INTERVAL_S))
         self._peers = RemoteClusters(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
-        words, peers = ProgressWords(node.progress), self._peers.progress
-        snapshots = SnapshotSync(node, self._reader, words, peers)
-        self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), words, peers, snapshots)
+        origins = OriginReading(node.admin, self._reader)
+        self._sync = SubscriptionSync(node, origins, ProgressWords(node.progress), self._peers.progress)
         self.begin()
 
     def close(self, deadline: Deadline) -> None:

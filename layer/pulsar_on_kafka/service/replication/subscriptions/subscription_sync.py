@@ -9,7 +9,7 @@ Neither waits for messages to be copied, and what is put off or not acknowledged
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -48,7 +48,6 @@ from pulsar_on_kafka.service.replication.subscriptions.progress_records import (
     ProgressWords,
     SyncRound,
 )
-from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
     BEGINS,
@@ -58,7 +57,6 @@ from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
     SNAPSHOTS,
     Origin,
 )
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 
 _log: Final = logging.getLogger(__name__)
@@ -111,8 +109,7 @@ class DeliveriesSync:
             self._words.say(cluster, log, part, mine, {}, deadline, found)
 
 
-_TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED, BEGINS})
-_TOLD_BY_SNAPSHOTS: Final = frozenset({SNAPSHOTS})
+_REPORTED: Final = frozenset({SAYS, DELIVERED, BEGINS})
 _READ_S: Final = 10.0
 _LOOK_ELSEWHERE_S: Final = 60.0
 
@@ -146,14 +143,12 @@ class SubscriptionSync:
         origins: OriginReading,
         words: ProgressWords,
         peers: Callable[[str], ProgressLog | None],
-        snapshots: SnapshotSync,
     ) -> None:
         """`peers`: another cluster's state topic by its name; None while it cannot be reached."""
         self._node = node
         self._origins = origins
         self._words = words
         self._peers = peers
-        self._snapshots = snapshots
         self._deliveries = DeliveriesSync(node, words)
         self._made = MadeForOthers(node, words)
         self._seen: dict[tuple[str, int, str], _Seen] = {}
@@ -171,22 +166,12 @@ class SubscriptionSync:
             return NOTHING_DONE
         owned = frozenset(state_partitions)
         subjects = self._subjects(self._node.progress, owned, deadline)
-        heads = {s: at for s, at in subjects.items() if s.about in _TOLD_BY_ACKS and s.cluster != local}
-        exchanged = {s: at for s, at in subjects.items() if s.about == SNAPSHOTS and s.cluster != local}
+        heads = {s: at for s, at in subjects.items() if s.about in _REPORTED and s.cluster != local}
         replicated = self._replicated(owned, deadline)
         self._made.round(local, subjects, replicated, deadline)
         done = NOTHING_DONE
         topics: dict[str, object] = {}
-        kept: dict[tuple[str, str], frozenset[str]] = {}
-        by_snapshots: list[Subscription] = []
-        said, asked = _names(heads), _names(exchanged)
         for names, found in replicated.items():
-            snapshots = found.replicated_by is ReplicatedBy.SNAPSHOTS
-            kept[names] = _TOLD_BY_SNAPSHOTS if snapshots else _TOLD_BY_ACKS
-            if snapshots or names in asked:
-                by_snapshots.append(found)
-            if snapshots and names not in said:
-                continue
             topics[found.topic.kafka_topic_id] = found.topic
             try:
                 done = done.plus(self._of_subscription(local, found, heads, deadline))
@@ -196,9 +181,8 @@ class SubscriptionSync:
                 deadline.check(f"progress of {names[1]} of {names[0]}")
                 _log.warning("subscription=%s/%s its progress is not synced now: %s", *names, failure)
         self._origins.forget(topics)
-        done = done.plus(self._snapshots.round(local, by_snapshots, exchanged, deadline))
         own = [s for s in subjects if s.about == KNOWS or (s.about == BEGINS and s.cluster == local)]
-        self._forget_gone(local, owned, own, kept, deadline)
+        self._forget_gone(local, owned, own, replicated.keys(), deadline)
         return done
 
     def forget(self, state_partitions: Sequence[int]) -> None:
@@ -235,12 +219,11 @@ class SubscriptionSync:
         local: str,
         owned: frozenset[int],
         known: Sequence[Subject],
-        kept: Mapping[tuple[str, str], frozenset[str]],
+        kept: Set[tuple[str, str]],
         deadline: Deadline,
     ) -> None:
-        """Of subscriptions that are not there any more, or not replicated: what was known here, and what was said
-        elsewhere, where that is looked at once a minute in any case. `kept`: what others are told of those that are
-        there."""
+        """Removes the heads of subscriptions that were deleted, or are no longer replicated (not `kept`): those here,
+        and once a minute those in other clusters."""
         for subject in known:
             if (subject.topic, subject.subscription) not in kept:
                 self._node.progress.forget(subject, deadline)
@@ -252,9 +235,9 @@ class SubscriptionSync:
             log = self._peers(cluster)
             told = {} if log is None else self._subjects(log, owned, deadline)
             for subject in sorted(told, key=lambda each: each.about == BEGINS):  # part of what it says: goes after it
-                mine = subject.cluster == local and subject.about in _TOLD_BY_ACKS | _TOLD_BY_SNAPSHOTS
-                still = kept.get((subject.topic, subject.subscription), frozenset())
-                if log is not None and mine and subject.about not in still:
+                mine = subject.cluster == local and subject.about in _REPORTED | {SNAPSHOTS}
+                names = subject.topic, subject.subscription
+                if log is not None and mine and (names not in kept or subject.about == SNAPSHOTS):
                     log.forget(subject, deadline)
                     self._words.unsaid(cluster, subject)
                     name = f"{subject.topic}/{subject.subscription}"
@@ -266,8 +249,7 @@ class SubscriptionSync:
         topic = subscription.topic
         admin = self._node.admin
         policy = self._node.applied_to([topic.name], REPLICATION_CLUSTERS, deadline)[topic.name]
-        by_acknowledgements = subscription.replicated_by is ReplicatedBy.ACKNOWLEDGEMENTS
-        peers = tuple(sorted({*policy} - {local})) if by_acknowledgements else ()
+        peers = tuple(sorted({*policy} - {local}))
         if peers:  # what was committed when nobody consumed is in no save
             self._node.memberships.live_cursors.settle_transactions(subscription, deadline)
         commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
@@ -380,7 +362,3 @@ class SubscriptionSync:
                 everybody = False
                 _log.warning("subscription=%s cannot tell cluster %s its progress: %s", part, cluster, failure)
         return done, everybody
-
-
-def _names(subjects: Iterable[Subject]) -> set[tuple[str, str]]:
-    return {(subject.topic, subject.subscription) for subject in subjects}
