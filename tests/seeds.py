@@ -35,10 +35,11 @@ def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Cal
     return one_test
 
 
-def first_of(now: int, cases: Sequence[object]) -> list[object]:
-    """Parameters for `parametrize`: `make test` has the first cases, and `make chaos` the others. Of a range of seeds,
-    `make chaos` has a part, and `make soak` the rest."""
+def first_of(now: int, cases: Sequence[object], later: int | None = None) -> list[object]:
+    """Parameters for `parametrize`: the first cases as they are, `later` of the others for `make chaos`, and the rest
+    for `make soak`. Without `later`, `make chaos` has all the others, or a part of a range of seeds."""
     end = _end_of_chaos(now, cases) if isinstance(cases, range) else len(cases)
+    end = end if later is None else now + later
     return [
         *cases[:now],
         *(pytest.param(case, marks=pytest.mark.long) for case in cases[now:end]),

@@ -189,7 +189,7 @@ def _all(count: int) -> set[bytes]:
     return {f"{number} ".encode() + LARGE for number in range(count)} | {f"{n} small".encode() for n in range(count)}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_encrypted_messages_are_opened_with_the_key_or_dealt_with_as_asked(
     spark: SparkSession,
     client: pulsar.Client,

@@ -111,6 +111,7 @@ def test_it_is_a_session_of_connect(connected: Connected) -> None:
     assert connected.ask("session") == "pyspark.sql.connect.session"
 
 
+@pytest.mark.soak
 def test_a_read_has_the_rows_of_a_classic_session(
     connected: Connected, spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -166,6 +167,7 @@ def test_rows_are_written_and_acknowledged(
     assert rest(client, topic, 10) == list(range(1, 20, 2))
 
 
+@pytest.mark.soak
 def test_columns_are_widened_to_the_schema(
     connected: Connected, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -179,6 +181,7 @@ def test_columns_are_widened_to_the_schema(
     assert "column count is bigint, the schema has int" in refused
 
 
+@pytest.mark.soak
 def test_micro_batches_are_written_on_the_server(
     connected: Connected, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

@@ -103,7 +103,7 @@ def test_parquet_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     assert admin.subscription_stats(topic, "lake").backlog == 0
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_database_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

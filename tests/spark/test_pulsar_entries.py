@@ -125,7 +125,7 @@ def test_rows_are_what_a_reader_gets(
     assert not told
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_what_nobody_announced_is_refused_unless_it_is_asked_for(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:
@@ -138,7 +138,7 @@ def test_what_nobody_announced_is_refused_unless_it_is_asked_for(
     assert rows_of(frame) == shown(read(client, topic))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_what_is_encrypted_is_refused_or_left_out_without_its_key(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:
@@ -152,7 +152,7 @@ def test_what_is_encrypted_is_refused_or_left_out_without_its_key(
     assert rows_of(read_pulsar(spark, cryptoFailureAction="CONSUME", **options)) == shown(as_it_is)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_what_cannot_be_read_is_left_out_as_readers_do(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:

@@ -330,8 +330,7 @@ while True:
 """
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("way", ["records", "keyed", "batches"])
+@pytest.mark.parametrize("way", first_of(0, ["records", "batches", "keyed"], later=2))
 def test_a_service_that_sends_ends_when_it_is_asked_to(service_url: str, unique: Unique, way: str) -> None:
     for number in range(7):
         status, said, errors = run_program(SERVICE, service_url, unique(), way, str(0.03 * number))
@@ -339,7 +338,7 @@ def test_a_service_that_sends_ends_when_it_is_asked_to(service_url: str, unique:
         assert "closed" in said or way == "batches", said  # a batch that is being made cannot be interrupted
 
 
-@pytest.mark.parametrize("place", first_of(4, PLACES))
+@pytest.mark.parametrize("place", first_of(3, PLACES))
 def test_every_public_call_returns_or_raises(service_url: str, unique: Unique, place: str) -> None:
     status, said, errors = run_program(PROGRAM, service_url, unique(), place, timeout_s=170)
     assert status == 0, said + errors
@@ -474,7 +473,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("way", first_of(1, ("records", "batches", "exclusive")))
+@pytest.mark.parametrize("way", first_of(1, ("records", "batches", "exclusive"), later=1))
 @pytest.mark.parametrize("what", ["flush", "fill", "send"])
 def test_callbacks_of_several_clients_use_each_other(service_url: str, unique: Unique, what: str, way: str) -> None:
     status, said, errors = run_program(EACH_OTHER, service_url, unique(), what, way, timeout_s=100)

@@ -21,6 +21,7 @@ from pulsar_on_kafka.gateway.server import Gateway
 from tests.chaos.gateways.fleet import GatewayProcess
 from tests.integration.pending_ack_support import begin
 from tests.programs import a_program
+from tests.seeds import first_of
 from tests.steps import Process, Unique
 from tests.waiting import until
 
@@ -168,8 +169,7 @@ def test_a_topic_knows_what_its_keys_are_routed_by(
 # One subscription -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["Shared", "Failover", "KeyShared"])
+@pytest.mark.parametrize("kind", first_of(0, ["KeyShared", "Shared", "Failover"], later=1))
 def test_a_partitioned_topics_subscription_is_shared(
     sharers: Sharers, official: Any, process: Process, admin: AdminClient, topic: str, kind: str
 ) -> None:

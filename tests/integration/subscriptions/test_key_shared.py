@@ -175,7 +175,7 @@ def test_a_consumer_that_takes_nothing_stops_only_its_keys(client: pulsar.Client
     ("batching", "known"),
     [
         pytest.param(False, KNOWN, id="single", marks=pytest.mark.long),
-        pytest.param(True, KNOWN, id="batches", marks=pytest.mark.long),
+        pytest.param(True, KNOWN, id="batches", marks=pytest.mark.soak),
         pytest.param(False, 5_000, id="by ranges", marks=pytest.mark.long),
     ],
 )
