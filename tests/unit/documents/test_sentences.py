@@ -1,4 +1,4 @@
-"""A sentence of a page has at most 25 words. Pages that are not yet rewritten have an allowance, which only shrinks."""
+"""A sentence of a page has at most 25 words, and a page none of the replaced words."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.documents import MAX_SENTENCE_WORDS, ROOT, long_sentences, pages, sentences
-from tests.unit.documents.long_sentences import ALLOWED
+from tests.house import REPLACED_WORDS
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_sentences_are_short(page: Path) -> None:
+def test_sentences_are_short_and_use_the_words_of_the_field(page: Path) -> None:
     found = long_sentences(page)
-    allowed = ALLOWED.get(str(page.relative_to(ROOT)), 0)
-    assert len(found) <= allowed, f"at most {allowed} sentences of more than {MAX_SENTENCE_WORDS} words:\n" + "\n".join(
-        found
-    )
-
-
-def test_an_allowance_belongs_to_a_page() -> None:
-    assert set(ALLOWED) <= {str(page.relative_to(ROOT)) for page in pages()}
+    assert not found, f"sentences of more than {MAX_SENTENCE_WORDS} words:\n" + "\n".join(found)
+    replaced = [f"line {line}: {text}" for line, text in sentences(page) if REPLACED_WORDS.search(text)]
+    assert not replaced, "words that tests/house.py replaces:\n" + "\n".join(replaced)
 
 
 def test_words_of_a_sentence_are_counted_without_its_markup(tmp_path: Path) -> None:
