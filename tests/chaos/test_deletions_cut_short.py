@@ -196,6 +196,9 @@ def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
             lambda: f"all that was asked for is done, {admin.list_deletions()}",
         )
         assert admin.dead_deletions().count == given_up
-        until(lambda: not admin.node.topics.being_deleted(Deadline.after(30)), "every deletion is on record as over")
+        until(
+            lambda: not admin.node.topics.records.being_deleted(Deadline.after(30)),
+            "every deletion is on record as over",
+        )
         assert admin.topic_stats(anew).entries == 1
     client.close()

@@ -415,7 +415,7 @@ class History(ActorsHistory):
             process.topics.finish_deletion(doomed, NEVER)
         except LayerError:
             return
-        doing = [each.kafka_topic_id for each in Process(self).topics.being_deleted(NEVER)]
+        doing = [each.kafka_topic_id for each in Process(self).topics.records.being_deleted(NEVER)]
         assert doomed.kafka_topic_id not in doing, f"{self.told}: {doomed} is finished, and not said to be gone"
 
     # What must hold -----------------------------------------------------------------------------------------------
@@ -431,8 +431,8 @@ class History(ActorsHistory):
             waiting = [event for event in self.queue.events if process.carry_out(event) is DeletionVerdict.WAIT]
             self.queue.events = waiting
         assert not self.queue.events, f"{self.told}: {self.queue.events} would wait for ever"
-        assert not process.topics.being_deleted(NEVER), self.told
-        living = {record.kafka_topic: record for record in process.topics.active(NEVER)}
+        assert not process.topics.records.being_deleted(NEVER), self.told
+        living = {record.kafka_topic: record for record in process.topics.records.active(NEVER)}
         assert living.keys() == self.cluster.topics.keys(), f"{self.told}: {living}, Kafka has {self.cluster.topics}"
         for kafka_name, topic in self.cluster.topics.items():
             assert topic.id == living[kafka_name].kafka_topic_id, self.told

@@ -57,7 +57,7 @@ class LedgerAdmin(AdminContext):
         except MappingError as error:
             raise errors.InvalidOption(str(error)) from error
         gone = errors.NoSuchTopic(f"no topic has ledger {ledger_id}: it never was, or its topic was deleted")
-        record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
+        record = next((r for r in self.node.topics.records.active(deadline) if r.incarnation == incarnation), None)
         topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
         if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
             raise gone

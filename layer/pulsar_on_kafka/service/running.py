@@ -106,7 +106,9 @@ class _Maintenance:
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             HeartbeatHousekeeping(node.log, node.clock, node.producers),
             DeadLives(node.log, node.clock, node.topics),
-            DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic),
+            DeadNames(
+                node.log, node.clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic
+            ),
             NonDurableHousekeeping(node.clock, node.topics, node.subscriptions, node.memberships),
         )
         self._housekeeping = HousekeepingRounds(work, self._maintenance.owned)

@@ -45,13 +45,13 @@ def _kept_house(node: Any) -> int:
         CursorHousekeeping(log, clock, node.topics, node.subscriptions, node.admin, **late),
         HeartbeatHousekeeping(log, clock, node.producers, **late),
         DeadLives(log, clock, node.topics, **late),
-        DeadNames(log, clock, node.topics, node.subscriptions, node.producers, node.has_state_topic, **late),
+        DeadNames(log, clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic, **late),
     )
     return sum(each.run(partition, _soon()) for partition in range(CURSORS.partitions) for each in work)
 
 
 def _on_record(node: Any) -> tuple[set[str], set[tuple[str, str]]]:
-    topics = {name for number in range(TOPICS.partitions) for name in node.topics.on_record(number, _soon())}
+    topics = {name for number in range(TOPICS.partitions) for name in node.topics.records.on_record(number, _soon())}
     names = {name for number in range(TOPICS.partitions) for name in node.subscriptions.on_record(number, _soon())}
     return topics, names
 
@@ -84,7 +84,9 @@ def test_names_that_are_gone_leave_nothing_and_come_back_as_new(own_broker: Embe
             {ORDERS, BILLS, AUDIT},
             {(ORDERS, "worker"), (BILLS, "worker"), (AUDIT, "worker"), (AUDIT, "another")},
         )
-        young = DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic)
+        young = DeadNames(
+            node.log, node.clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic
+        )
         assert sum(young.run(partition, _soon()) for partition in range(CURSORS.partitions)) == 0
         assert _on_record(node) == before
         _kept_house(node)

@@ -428,8 +428,8 @@ def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
         _topic(client, admin, name, 25, "s")
         deadline = Deadline.after(PATIENCE_S)
         topics = admin.node.topics
-        (record,) = (each for each in topics.active(deadline) if each.name.endswith(name))
-        topics._set_state(record, LifeState.DELETING, deadline)
+        (record,) = (each for each in topics.records.active(deadline) if each.name.endswith(name))
+        topics.records.set_state(record, LifeState.DELETING, deadline)
         if kafka_topic_gone:
             admin.node.admin.delete_topic(record.kafka_topic, deadline)
         return record.kafka_topic

@@ -174,18 +174,18 @@ def test_what_nobody_uses_goes(
     opened = admin.node.topics.open(TopicName.parse(topic), _patiently())
 
     def unused() -> set[str]:
-        record = admin.node.topics.records_of([opened.name], _patiently())[opened.name]
+        record = admin.node.topics.records.of([opened.name], _patiently())[opened.name]
         return set() if record is None else set(record.unused)
 
     until(lambda: unused() == {"idle"}, "the unused subscription to be found")
-    record = admin.node.topics.records_of([opened.name], _patiently())[opened.name]
+    record = admin.node.topics.records.of([opened.name], _patiently())[opened.name]
     assert record is not None
     for age_minutes, left in ((4, {"idle", "live"}), (6, {"live"})):
         aged = {
             name: replace(each, since_ms=each.since_ms - age_minutes * MINUTE_MS)
             for name, each in record.unused.items()
         }
-        admin.node.topics.note_unused(opened, aged, _patiently())
+        admin.node.topics.records.note_unused(opened, aged, _patiently())
         assert maintenance.wait_for_round(_patiently())
         assert set(admin.topic_stats(topic).subscriptions) == left
     consumer.close()

@@ -100,7 +100,7 @@ class KafkaDataTopics:
         wanted = frozenset(state_partitions)
         records = [
             record
-            for record in self._topics.active(deadline)
+            for record in self._topics.records.active(deadline)
             if LEDGERS.partition_for(record.name) in wanted and TopicName.parse(record.name).is_persistent
         ]
         self._seen = {number: [] for number in wanted}

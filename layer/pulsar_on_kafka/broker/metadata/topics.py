@@ -1,14 +1,14 @@
-"""Topics: what the `topics` state topic says of them, and the Kafka topics behind it.
+"""Topics: their records in the state topic `topics`, and the Kafka topics behind them.
 
-Creation writes its intent first (CREATING), then makes the Kafka topic, then says ACTIVE; whoever opens a topic that
-was left halfway finishes it. Deletion goes the other way round, and ends in a DELETED version that keeps the name's
-history. The incarnation of a life is where its CREATING record lies in the log.
+Creation writes its intent first (CREATING), then creates the Kafka topic, then writes ACTIVE. The process that opens an
+unfinished topic finishes it. Deletion goes the other way round, and ends in a DELETED version that keeps the name's
+history. An incarnation's number is the offset of its CREATING record in the log.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -17,9 +17,10 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.broker.metadata.deletion_marks import DeletionMarks
-from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.broker.metadata.namespaces import Namespaces
 from pulsar_on_kafka.broker.metadata.removals import Removals
+from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords, is_life
 from pulsar_on_kafka.kafka.admin import LEARNS_WITHIN_S, KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
@@ -35,7 +36,6 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
-    Unused,
     decode_topic,
     encode_topic,
 )
@@ -146,18 +146,17 @@ class Topics:
     ) -> None:
         """`clock` says the brokers' time. `end_producers` ends the producers of an incarnation that is deleted, and
         gives an id for each process whose records may still arrive. `until`: how a broker is asked again whether it has
-        learned of a topic; simulations count, nobody waits."""
+        learned of a topic; simulations count and do not wait."""
         self._end_producers = end_producers
         self._until = until
         self._entities = entities
+        self.records: Final = TopicRecords(entities)
         self._instance = instance
         self._namespaces = namespaces
         self._admin = admin
         self._clock = clock
-        self.removals = Removals(admin, clock, self._amend, self._look)
-        self.deletions = DeletionMarks(
-            clock, self._amend, lambda name, deadline: entities.read(str(name), deadline), until
-        )
+        self.removals = Removals(admin, clock, self.records.amend, self._look)
+        self.deletions = DeletionMarks(clock, self.records.amend, self.records.read, until)
 
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
         """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""
@@ -349,7 +348,7 @@ class Topics:
         def grown(record: TopicRecord) -> TopicRecord:
             return replace(record, partitions=max(record.partitions, partitions))
 
-        if self._amend(name, grown, deadline) is None:
+        if self.records.amend(name, grown, deadline) is None:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         return self.open(name.base, deadline)
 
@@ -380,7 +379,7 @@ class Topics:
             raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
             return replace(record, compacted_to=raised)
 
-        if self._amend(name, compacted, deadline) is None:
+        if self.records.amend(name, compacted, deadline) is None:
             raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
 
     def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
@@ -394,48 +393,6 @@ class Topics:
         if topic is None:
             raise errors.NoSuchTopic(f"topic {name} does not exist")
         return topic
-
-    def policies_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, Mapping[str, Any]]:
-        """Policies that are set for these topics themselves; nothing for one that does not exist."""
-        return {
-            name: {} if record is None else record.policies for name, record in self.records_of(names, deadline).items()
-        }
-
-    def records_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, TopicRecord | None]:
-        """Records of these topics; None for one that never was."""
-        found = self._entities.read_together([str(name.base) for name in names], deadline)
-        return {
-            TopicName.parse(name): None if current is None else decode_topic(current.value)
-            for name, current in found.items()
-        }
-
-    def tell_of_backlog(self, topic: Topic, exceeded: BacklogExceeded | None, deadline: Deadline) -> None:
-        """Tell the topic's producers that there is too much that is not acknowledged, or not any more. Nothing happens
-        where this life of it is over."""
-        self._note(topic, lambda record: replace(record, backlog_exceeded=exceeded), deadline)
-
-    def note_unused(self, topic: Topic, unused: Mapping[str, Unused], deadline: Deadline) -> None:
-        """Keep since when the topic and its subscriptions are unused. Nothing happens where this life of it is over."""
-        self._note(topic, lambda record: replace(record, unused=unused), deadline)
-
-    def _note(self, topic: Topic, change: Callable[[TopicRecord], TopicRecord], deadline: Deadline) -> None:
-        def noted(record: TopicRecord) -> TopicRecord | None:
-            same = record.incarnation == topic.layout.incarnation and record.state is LifeState.ACTIVE
-            return change(record) if same else None
-
-        self._amend(topic.name, noted, deadline)
-
-    def _amend(
-        self, name: TopicName, change: Callable[[TopicRecord], TopicRecord | None], deadline: Deadline
-    ) -> Versioned | None:
-        """Write what `change` makes of what is on record, if that is another record; None where nothing is."""
-
-        def amended(current: Versioned) -> bytes | None:
-            record = decode_topic(current.value)
-            changed = change(record)
-            return None if changed is None or changed == record else encode_topic(changed)
-
-        return self._entities.amend(str(name.base), amended, deadline)
 
     def change_policies(
         self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
@@ -453,7 +410,7 @@ class Topics:
                 raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
             return replace(record, policies=change(record.policies))
 
-        if self._amend(name, changed, deadline) is None:
+        if self.records.amend(name, changed, deadline) is None:
             raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
@@ -470,47 +427,17 @@ class Topics:
         found = self._read(name, deadline)
         if found is None or found[1].state is LifeState.DELETED:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
-        self._set_state(found[1], LifeState.DELETING, deadline)
+        self.records.set_state(found[1], LifeState.DELETING, deadline)
         return replace(found[1], state=LifeState.DELETING)
-
-    def being_deleted(self, deadline: Deadline) -> list[TopicRecord]:
-        """Every topic whose deletion has begun and not come to its end."""
-        records = readable(self._entities.all(deadline), decode_topic)
-        return [record for record in records if record.state is LifeState.DELETING]
-
-    def note_deletion_ends(self, deleting: TopicRecord, ends: Mapping[int, int], deadline: Deadline) -> None:
-        """Have it on record that the deletion of each ledger of a topic was asked for, up to these ends of its logs.
-        Nothing happens where this life of it is over."""
-
-        def noted(record: TopicRecord) -> TopicRecord | None:
-            if not _is_life(record, deleting, LifeState.DELETING) or record.deletion_ends:
-                return None
-            return replace(record, deletion_ends={str(p): end for p, end in ends.items()})
-
-        self._amend(TopicName.parse(deleting.name), noted, deadline)
-
-    def active(self, deadline: Deadline) -> list[TopicRecord]:
-        """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
-        records = readable(self._entities.all(deadline), decode_topic)
-        return [record for record in records if record.state is LifeState.ACTIVE]
 
     def list(self, namespace: str, deadline: Deadline) -> list[TopicRecord]:
         """The topics of a namespace, by name."""
         self._namespaces.require(namespace, deadline)
-        records = readable(self._entities.all(deadline), decode_topic)
+        found = self.records.active(deadline)
         return sorted(
-            (r for r in records if r.state is LifeState.ACTIVE and TopicName.parse(r.name).namespace_name == namespace),
+            (record for record in found if TopicName.parse(record.name).namespace_name == namespace),
             key=lambda record: record.name,
         )
-
-    def on_record(self, partition: int, deadline: Deadline) -> dict[str, tuple[Versioned, TopicRecord]]:
-        """Every topic that one partition of `topics` speaks of, by name."""
-        return self._entities.in_partition(partition, decode_topic, deadline)
-
-    def remove_dead(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int:
-        """Take what is on record of topics that are DELETED out of the log, by name; of those that were made anew
-        nothing goes."""
-        return self._entities.remove_dead(partition, dead, deadline)
 
     def _read(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
         key = str(name.base)
@@ -518,7 +445,7 @@ class Topics:
         if current is None:
             return None
         record = decode_topic(current.value)
-        if record.state is LifeState.CREATING:  # somebody died halfway
+        if record.state is LifeState.CREATING:  # its creator died halfway
             self._finish(name.base, current, deadline)
             return self._read(name, deadline)
         return current, record
@@ -533,7 +460,7 @@ class Topics:
         """
         senders = self._end_producers(record, deadline)
         if record.bound:
-            self._set_state(record, LifeState.DELETED, deadline)
+            self.records.set_state(record, LifeState.DELETED, deadline)
             return
         with suppress(errors.NoSuchTopic):  # another process has finished it
             self.removals.delete_topic(record, senders, deadline)
@@ -595,7 +522,7 @@ class Topics:
     def _begin(
         self, name: TopicName, record: TopicRecord, deadline: Deadline, *, unless_after: int | None = None
     ) -> Versioned:
-        """Write the intent; somebody else's intent or topic wins over ours if it was first. Nothing is written where
+        """Writes the intent; an earlier intent or topic of another process has precedence. Nothing is written where
         another version than `unless_after` is the newest."""
 
         def intent(current: Versioned | None) -> bytes | None:
@@ -646,7 +573,7 @@ class Topics:
             state = LifeState.DELETED if now is None else decode_topic(now.value).state
             if record.bound and state is LifeState.CREATING:
                 deadline.check(f"Kafka topic {record.kafka_topic} to appear")
-                self._set_state(record, LifeState.DELETED, deadline)
+                self.records.set_state(record, LifeState.DELETED, deadline)
         raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
 
     def _checked(self, record: TopicRecord, deadline: Deadline) -> Topic | None:
@@ -658,7 +585,7 @@ class Topics:
         described = self._look(record, deadline)
         if described is None:
             deadline.check(f"brokers to agree that Kafka topic {record.kafka_topic} is gone")
-            self._set_state(record, LifeState.DELETED, deadline)
+            self.records.set_state(record, LifeState.DELETED, deadline)
             return None
         return opened_topic(record, described.partitions)
 
@@ -670,7 +597,7 @@ class Topics:
             if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
                 return True
             now = self._entities.read(record.name, deadline)
-            return now is None or not _is_life(decode_topic(now.value), record, record.state)
+            return now is None or not is_life(decode_topic(now.value), record, record.state)
 
         described = self._told(record.kafka_topic, deadline, settled)
         if described is None or described.topic_id != record.kafka_topic_id:
@@ -694,24 +621,10 @@ class Topics:
         self._until(tells_settled, deadline.at_most(LEARNS_WITHIN_S))
         return told
 
-    def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
-        """Move this life only, and from the state that it was seen in; nothing when it has left that."""
-
-        def changed(record: TopicRecord) -> TopicRecord | None:
-            return replace(record, state=state) if _is_life(record, life, life.state) else None
-
-        self._amend(TopicName.parse(life.name), changed, deadline)
-
 
 def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:
     """Whether it may be the Kafka topic of a life that is CREATING, whose record names the one of the life before."""
     return told is not None and told.topic_id != creating.kafka_topic_id
-
-
-def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = None) -> bool:
-    # A life that is only being made has no incarnation yet, which reads as 0, and that may be the one of another.
-    same = (record.incarnation, record.kafka_topic_id) == (life.incarnation, life.kafka_topic_id)
-    return same and state in (None, record.state)
 
 
 def _check_no_partition(name: TopicName) -> None:

@@ -257,7 +257,7 @@ class Services:
 
     def told_to_producers(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ToldToProducers]:
         """What the producers of these topics (without a partition's suffix) follow."""
-        records = self.topics.records_of(topics, deadline)
+        records = self.topics.records.of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()
         told: dict[TopicName, ToldToProducers] = {}
@@ -289,7 +289,7 @@ class Services:
     def _policies_of(
         self, topics: Iterable[TopicName], deadline: Deadline
     ) -> dict[TopicName, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        own = self.topics.policies_of(topics, deadline)
+        own = self.topics.records.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
 

@@ -20,6 +20,7 @@ from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.orphaned_records import of_this_life
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.service.housekeeping.cursors import CommittedGroupsAdmin
@@ -34,7 +35,6 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     encode_checkpoint,
     encode_commit_metadata,
 )
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.state.state_keys import CursorCheckpointKey, encode_key
 from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS
 
@@ -43,9 +43,10 @@ _SUBSCRIPTION_S: Final = 10.0
 
 
 class TopicLists(Protocol):
-    """The calls on `metadata.topics.TopicLists` that list and find living topics."""
+    """The part of `metadata.topics.Topics` that lists and finds topics."""
 
-    def active(self, deadline: Deadline) -> list[TopicRecord]: ...
+    @property
+    def records(self) -> TopicRecords: ...
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None: ...
 
 
@@ -86,7 +87,7 @@ class IdleGroups:
         something to copy. When the time is over the next call goes on with the topic that was next."""
         names = [
             record.name
-            for record in self._topics.active(deadline)
+            for record in self._topics.records.active(deadline)
             if CURSOR_CHECKPOINTS.partition_for(record.name) == partition and TopicName.parse(record.name).is_persistent
         ]
         fold, unreadable = read_once(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock, deadline)

@@ -118,7 +118,7 @@ class BacklogKeeper:
         return sum(self._hold(each, measured, deadline) for each in limited)
 
     def _limited(self, topics: Mapping[TopicName, TopicLogs], deadline: Deadline) -> list[_Limited]:
-        records = self._services.topics.records_of(topics, deadline)
+        records = self._services.topics.records.of(topics, deadline)
         inherited = self._services.namespaces.policies_of({name.namespace_name for name in topics}, deadline)
         found = []
         for name, record in records.items():
@@ -185,7 +185,7 @@ class BacklogKeeper:
         if told == to_tell:
             return 0
         try:
-            self._services.topics.tell_of_backlog(limited.topic, to_tell, deadline)
+            self._services.topics.records.note_backlog(limited.topic, to_tell, deadline)
         except LayerError as failure:
             deadline.check("producers to be told of a backlog")
             _log.warning("topic=%s its producers are not told of its backlog now: %s", limited.topic.name, failure)

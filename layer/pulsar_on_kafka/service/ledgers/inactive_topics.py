@@ -119,7 +119,7 @@ class UnusedThings:
         """Delete what has been unused for long enough; gives how many subscriptions and topics went. What cannot be
         done now is logged, and left to the next run."""
         by_name = {TopicName.parse(topic.name): topic for topic in topics}
-        records = self._services.topics.records_of(by_name, deadline)
+        records = self._services.topics.records.of(by_name, deadline)
         namespaces = {name.namespace_name for name in by_name}
         inherited = self._services.namespaces.policies_of(namespaces, deadline, required=True)
         gone = 0
@@ -141,7 +141,7 @@ class UnusedThings:
         if seen is None:
             topic = self._services.topics.find(TopicName.parse(logs.name), deadline)
             if topic is not None:
-                self._services.topics.note_unused(topic, {}, deadline)
+                self._services.topics.records.note_unused(topic, {}, deadline)
             return 0
         unused = unused_since(record.unused, seen.marks(rules), now_ms)
         gone = 0
@@ -158,7 +158,7 @@ class UnusedThings:
                 del unused[name]
                 gone += 1
         if unused != record.unused:
-            self._services.topics.note_unused(seen.topic, unused, deadline)
+            self._services.topics.records.note_unused(seen.topic, unused, deadline)
         return gone
 
     def _end(self, subscription: Subscription, deadline: Deadline) -> bool:

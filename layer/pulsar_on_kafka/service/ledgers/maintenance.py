@@ -52,7 +52,7 @@ class Compacting:
         logged, and left to the next run."""
         by_name = {TopicName.parse(topic.name): topic for topic in topics}
         thresholds = self._thresholds(by_name, deadline)
-        records = self._services.topics.records_of(thresholds, deadline) if thresholds else {}
+        records = self._services.topics.records.of(thresholds, deadline) if thresholds else {}
         grown = {
             name: stretches
             for name, record in records.items()

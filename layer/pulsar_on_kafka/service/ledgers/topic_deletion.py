@@ -64,7 +64,7 @@ class TopicDeletion:
         gives for how many topics that was done. What cannot be done now is told in the log, and left to the next run.
         """
         done = 0
-        for deleting in self._topics.being_deleted(deadline):
+        for deleting in self._topics.records.being_deleted(deadline):
             if LEDGERS.partition_for(deleting.name) not in state_partitions:
                 continue
             try:
@@ -97,7 +97,7 @@ class TopicDeletion:
             return False  # a partition has no leader now
         ledgers = list(ledgers_of(deleting, logs))
         self._events.send(ledgers, deadline)
-        self._topics.note_deletion_ends(deleting, {p: log.end for p, log in logs.items()}, deadline)
+        self._topics.records.note_deletion_ends(deleting, {p: log.end for p, log in logs.items()}, deadline)
         _log.info("topic=%s the deletion of its ledgers is asked for, by %d events", deleting.name, len(ledgers))
         return True
 

@@ -217,7 +217,7 @@ class Replication(SharedRole):
         """The clusters that the policies of this process's topics name, this one's own among them."""
         records = [
             record
-            for record in self._node.topics.active(deadline)
+            for record in self._node.topics.records.active(deadline)
             if SUBSCRIPTIONS.partition_for(record.name) in partitions and TopicName.parse(record.name).is_persistent
         ]
         namespaces = {record.name: TopicName.parse(record.name).namespace_name for record in records}

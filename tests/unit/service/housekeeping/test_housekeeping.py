@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, Saved
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
+from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords
 from pulsar_on_kafka.broker.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
@@ -251,6 +253,10 @@ def test_found_segments_are_bounded_and_the_next_call_goes_on() -> None:
 
 
 class ActiveTopics(Cluster):
+    @property
+    def records(self) -> TopicRecords:
+        return cast("TopicRecords", self)
+
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         return [TopicRecord(NAME, LifeState.ACTIVE, "public.default.orders", 0, 100, 7, "abcdefghijklmnopqrstuv")]
 

@@ -41,9 +41,8 @@ class World:
         self.told = 0
         self.clock = SimpleNamespace(now_ms=lambda: self.now_ms)
         self.topics = SimpleNamespace(
-            records_of=lambda names, _: dict.fromkeys(names, self.record),
+            records=SimpleNamespace(of=lambda names, _: dict.fromkeys(names, self.record), note_backlog=self._tell),
             find=lambda name, _: Topic(NAME, "k", "id", 2, True, LAYOUT),
-            tell_of_backlog=self._tell,
             compact=self._compact,
         )
         self.namespaces = SimpleNamespace(policies_of=lambda names, _: {name: {} for name in names})

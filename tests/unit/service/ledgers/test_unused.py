@@ -45,9 +45,8 @@ class World:
         self.written = 0
         self.clock = SimpleNamespace(now_ms=lambda: self.now_ms)
         self.topics = SimpleNamespace(
-            records_of=lambda names, _: dict.fromkeys(names, self.record),
+            records=SimpleNamespace(of=lambda names, _: dict.fromkeys(names, self.record), note_unused=self._note),
             find=lambda name, _: self._topic(),
-            note_unused=self._note,
         )
         self.namespaces = SimpleNamespace(policies_of=lambda names, _, required: {name: {} for name in names})
         self.subscriptions = SimpleNamespace(
