@@ -12,7 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.broker.subscriptions.member import fetching as reading
 from tests.clocks import WRONG_CLOCKS
-from tests.steps import EARLIEST, Unique, counted, payloads, receive, receive_rest
+from tests.steps import EARLIEST, Unique, payloads, receive, receive_rest
 from tests.waiting import until
 
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared
@@ -107,15 +107,6 @@ def test_mark_delete_waits_and_acknowledged_ones_never_come_again(client: pulsar
     consumer = subscribe(client, topic)
     assert payloads(receive_rest(consumer, 300)) == []
     assert until(lambda: consumer._member.stats(consumer._deadline())[0].mark_delete == 4, "mark-delete to move")
-
-
-def test_a_due_message_is_redelivered_like_any_other(client: pulsar.Client, topic: str) -> None:
-    consumer = subscribe(client, topic, negative_ack_redelivery_delay_ms=100)
-    producer = client.create_producer(topic)
-    producer.send(b"x", deliver_after=timedelta(seconds=0.5))
-    message = receive(consumer, 1)[0]
-    consumer.negative_acknowledge(message)
-    assert counted(receive(consumer, 1)) == [("x", 1)]
 
 
 def test_a_seek_sets_aside_anew(client: pulsar.Client, topic: str) -> None:

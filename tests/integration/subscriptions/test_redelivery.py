@@ -48,30 +48,6 @@ def backlog(admin: AdminClient, topic: str) -> int:
     return sum(partition.backlog for partition in admin.subscription_stats(topic, "s").partitions)
 
 
-def test_what_fails_too_often_becomes_a_dead_letter(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(
-        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=50,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
-    )  # fmt: skip
-    producer = client.create_producer(topic)
-    ids = [
-        producer.send(str(n).encode(), {"a": str(n)}, partition_key=f"k{n}", ordering_key="o", event_timestamp=7)
-        for n in range(3)
-    ]
-    assert refuse(consumer, 9) == [(str(n), count) for count in (0, 1, 2) for n in range(3)]
-    full = f"persistent://public/default/{topic}"
-    letters = dead_letters(client, f"{topic}-s-DLQ", 3)
-    assert payloads(letters) == ["0", "1", "2"]
-    for number, letter in enumerate(letters):
-        assert letter.properties() == {"a": str(number), "REAL_TOPIC": full, "ORIGIN_MESSAGE_ID": str(ids[number])}
-        assert (letter.partition_key(), letter.ordering_key(), letter.event_timestamp()) == (f"k{number}", "o", 0)
-        assert letter.producer_name()
-        assert letter.topic_name() == f"{full}-s-DLQ"
-    consumer.close()
-    assert backlog(admin, topic) == 0
-
-
 def test_null_and_empty_payloads_stay_what_they_are(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     consumer = client.subscribe(
@@ -106,47 +82,6 @@ def test_each_partition_has_a_dead_letter_topic_made_when_needed(
     assert not [name for name in admin.list_topics("public/default") if f"{topic}-partition-0-s" in name]
 
 
-def test_a_named_dead_letter_topic_gets_its_initial_subscription(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic, dead = unique(), unique("dead")
-    consumer = client.subscribe(
-        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1, dead, "isub"),
-    )  # fmt: skip
-    send(client, topic, 2)
-    refuse(consumer, 4)
-    assert admin.list_subscriptions(dead) == ["isub"]
-    later = client.subscribe(dead, "isub", SHARED)  # the position is the subscription's, not "latest"
-    assert payloads(receive(later, 2)) == ["0", "1"]
-
-
-def test_redeliver_unacknowledged_messages_counts_towards_the_limit(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(
-        topic, "s", SHARED, initial_position=EARLIEST, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2)
-    )
-    send(client, topic, 5)
-    for turn in range(3):
-        assert counted(receive(consumer, 5)) == [(str(n), turn) for n in range(5)]
-        consumer.redeliver_unacknowledged_messages()
-    assert nothing_comes(consumer)
-    assert payloads(dead_letters(client, f"{topic}-s-DLQ", 5)) == ["0", "1", "2", "3", "4"]
-
-
-def test_on_exclusive_nothing_ever_becomes_a_dead_letter(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(
-        topic, "s", initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
-    )  # fmt: skip
-    send(client, topic, 1)
-    for _ in range(5):
-        message = receive(consumer, 1)[0]
-        assert message.redelivery_count() == 0
-        consumer.negative_acknowledge(message)
-
-
 def test_dead_letters_go_to_another_namespace_once_it_is_there(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -166,27 +101,6 @@ def test_dead_letters_go_to_another_namespace_once_it_is_there(
     refuse(consumer, 4)
     until(lambda: consumer.flush() or backlog(admin, topic) == 0, "the dead letters to be stored")
     assert payloads(dead_letters(client, dead, 2)) == ["0", "1"]
-
-
-@pytest.mark.long
-def test_dead_letters_of_many_consumers_come_in_order_each_once(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumers = [
-        client.subscribe(
-            topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=100,
-            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
-        )
-        for _ in range(3)
-    ]  # fmt: skip
-    send_fast(client, topic, 300)
-    for turn in range(2):
-        found = [receive_rest(consumer) for consumer in consumers]
-        assert sorted(int(text) for part in found for text in payloads(part)) == list(range(300)), turn
-        for consumer in consumers:
-            consumer.redeliver_unacknowledged_messages()
-    assert [receive_rest(consumer) for consumer in consumers] == [[], [], []]
-    letters = [int(text) for text in payloads(dead_letters(client, f"{topic}-s-DLQ", 300))]
-    assert sorted(letters) == list(range(300))
 
 
 def test_the_delay_grows_with_each_redelivery(client: pulsar.Client, unique: Unique) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -17,53 +16,6 @@ EXCLUSIVE, SHARED, FAILOVER = pulsar.ConsumerType.Exclusive, pulsar.ConsumerType
 
 
 # Who may join ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("first", [EXCLUSIVE, SHARED, FAILOVER])
-@pytest.mark.parametrize("second", [EXCLUSIVE, SHARED, FAILOVER])
-def test_who_may_join_whom(
-    client: pulsar.Client, unique: Unique, first: pulsar.ConsumerType, second: pulsar.ConsumerType
-) -> None:
-    topic = unique()
-    one = client.subscribe(topic, "s", first)
-    if first is second and first is not EXCLUSIVE:
-        two = client.subscribe(topic, "s", second)
-        with pytest.raises(pulsar.BrokerMetadataError):
-            one.unsubscribe()
-        two.close()
-    else:
-        with pytest.raises(pulsar.ConsumerBusy):
-            client.subscribe(topic, "s", second)
-    one.close()
-    client.subscribe(topic, "s", second).close()
-
-
-def test_another_client_of_the_process_is_excluded_too(client: pulsar.Client, service_url: str, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s")
-    other = pulsar.Client(service_url)
-    with pytest.raises(pulsar.ConsumerBusy):
-        other.subscribe(topic, "s")
-    other.close()
-    send(client, topic, 1)
-    assert payloads(receive(consumer, 1)) == ["0"]
-
-
-def test_unsubscribe_forgets_everything(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    send(client, topic, 3)
-    consumer.acknowledge(receive(consumer, 1)[0])
-    consumer.unsubscribe()
-    for call in (lambda: consumer.receive(10), consumer.unsubscribe):
-        with pytest.raises(pulsar.AlreadyClosed):
-            call()
-    consumer.close()  # as officially
-    again = client.subscribe(topic, "s", initial_position=EARLIEST)
-    assert payloads(receive(again, 3)) == ["0", "1", "2"]
-    again.unsubscribe()
-    latest = client.subscribe(topic, "s")
-    assert nothing_comes(latest)
 
 
 def test_memberships_are_forgotten_with_their_last_consumer(client: pulsar.Client, unique: Unique) -> None:
@@ -81,53 +33,6 @@ def test_memberships_are_forgotten_with_their_last_consumer(client: pulsar.Clien
 
 
 # Redelivery -----------------------------------------------------------------------------------------------------------
-
-
-def test_negative_acks_on_shared_come_again_with_a_count(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=100)
-    send(client, topic, 6)
-    messages = receive(consumer, 6)
-    consumer.acknowledge(messages[0])
-    consumer.negative_acknowledge(messages[3])
-    consumer.negative_acknowledge(messages[1].message_id())
-    again = receive(consumer, 2)
-    assert sorted(counted(again)) == [("1", 1), ("3", 1)]
-    for message in again:
-        consumer.negative_acknowledge(message)
-    assert sorted(counted(receive(consumer, 2))) == [("1", 2), ("3", 2)]
-    assert nothing_comes(consumer)
-
-
-def test_a_negative_ack_waits_for_its_delay(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=800)
-    send(client, topic, 1)
-    message = receive(consumer, 1)[0]
-    start_s = time.monotonic()
-    consumer.negative_acknowledge(message)
-    assert counted(receive(consumer, 1)) == [("0", 1)]
-    assert time.monotonic() - start_s >= 0.7
-
-
-def test_redelivering_on_shared_keeps_order_round_after_round(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 6)
-    consumer.acknowledge(receive(consumer, 6)[0])
-    for turn in (1, 2, 3):
-        consumer.redeliver_unacknowledged_messages()
-        assert counted(receive(consumer, 5)) == [(str(n), turn) for n in range(1, 6)]
-
-
-def test_closing_a_shared_consumer_gives_its_messages_back_uncounted(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    first = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 4)
-    receive(first, 4)
-    second = client.subscribe(topic, "s", SHARED)
-    first.close()
-    assert counted(receive(second, 4)) == [(str(n), 0) for n in range(4)]
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
@@ -172,45 +77,6 @@ def test_a_negative_ack_of_an_acknowledged_message(client: pulsar.Client, unique
 # Several consumers ----------------------------------------------------------------------------------------------------
 
 
-def test_shared_consumers_share(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumers = [client.subscribe(topic, "s", SHARED, initial_position=EARLIEST) for _ in range(3)]
-    send(client, topic, 90)
-    found = [payloads(receive_rest(consumer)) for consumer in consumers]
-    assert sorted(int(text) for texts in found for text in texts) == list(range(90))
-    assert all(len(texts) >= 10 for texts in found)
-
-
-def test_failover_gives_partitions_by_consumer_name(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 3)
-    second = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="b")
-    first = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="a")
-    send(client, topic, 6)
-    of_first, of_second = receive(first, 4), receive(second, 2)
-    assert {message.message_id().partition() for message in of_first} == {0, 2}
-    assert {message.message_id().partition() for message in of_second} == {1}
-    first.acknowledge(of_first[0])
-    first.close()
-    assert sorted(payloads(receive(second, 3))) == sorted(payloads(of_first[1:]))
-    assert nothing_comes(second)
-
-
-def test_a_failover_consumer_whose_name_comes_first_takes_over(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 1)
-    standby = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="z")
-    send(client, topic, 4)
-    assert payloads(receive(standby, 4)) == ["0", "1", "2", "3"]
-    active = client.subscribe(topic, "s", FAILOVER, consumer_name="a")
-    assert payloads(receive(active, 4)) == ["0", "1", "2", "3"]
-    send(client, topic, 1, start=4)
-    assert payloads(receive(active, 1)) == ["4"]
-    assert nothing_comes(standby)
-
-
 def test_a_failover_consumer_that_does_not_receive_holds_up_no_other_partition(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -230,20 +96,6 @@ def test_a_failover_consumer_that_does_not_receive_holds_up_no_other_partition(
     send(client, f"{topic}-partition-0", 1, start=8)
     assert payloads(receive(active, 3)) == ["6", "7", "8"]
     assert payloads(receive(standing, 5)) == ["0", "1", "2", "3", "4"]
-
-
-def test_a_lower_priority_level_gets_what_the_higher_one_does_not_take(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    low = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10, priority_level=1)
-    high = client.subscribe(topic, "s", SHARED, receiver_queue_size=10, priority_level=0)
-    send(client, topic, 10)
-    assert payloads(receive(high, 10)) == [str(number) for number in range(10)]
-    assert nothing_comes(low)
-    send(client, topic, 20)
-    queues: list[Any] = [high._inbox.queue, low._inbox.queue]
-    until(lambda: [len(queue) for queue in queues] == [10, 10], "both inboxes to be full")
-    with pytest.raises(pulsar.InvalidConfiguration, match="priority_level"):
-        client.subscribe(topic, "s", SHARED, priority_level=-1)
 
 
 def test_failover_prefers_the_higher_priority_level_to_the_name(client: pulsar.Client, unique: Unique) -> None:
@@ -326,36 +178,6 @@ def test_a_listener_gets_messages_in_order_and_excludes_receive(client: pulsar.C
     for call in (lambda: consumer.receive(10), lambda: consumer.receive_async(lambda _r, _m: None)):
         with pytest.raises(pulsar.InvalidConfiguration, match="listener"):
             call()
-
-
-def test_a_paused_listener_waits(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    got: list[str] = []
-    arrived = threading.Event()
-
-    def listen(_consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        got.append(message.data().decode())
-        arrived.set()
-
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, message_listener=listen)
-    consumer.pause_message_listener()
-    send(client, topic, 2)
-    assert not arrived.wait(0.5)
-    consumer.resume_message_listener()
-    until(lambda: len(got) == 2, "two messages")
-
-
-def test_a_listener_that_raises_gets_the_next_message(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    got: list[str] = []
-
-    def listen(_consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        got.append(message.data().decode())
-        raise RuntimeError("boom")
-
-    client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, message_listener=listen)
-    send(client, topic, 2)
-    until(lambda: len(got) == 2, "two messages")
 
 
 def test_a_consumer_may_be_closed_from_its_own_listener(client: pulsar.Client, unique: Unique) -> None:
