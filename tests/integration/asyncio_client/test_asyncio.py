@@ -91,41 +91,6 @@ def test_after_a_shutdown_everything_says_that_it_is_closed(service_url: str, un
     asyncio.run(main())
 
 
-def test_failures_are_results(service_url: str, unique: Unique) -> None:
-    topic = unique()
-
-    async def main() -> None:
-        async with opened(service_url) as client:
-            assert await code_of(client.create_producer("no/such/topic")) in (
-                pulsar.Result.TopicNotFound,
-                pulsar.Result.OperationNotSupported,
-            )
-            assert (
-                await code_of(client.create_producer("a/b", batching_enabled=False)) is pulsar.Result.InvalidTopicName
-            )
-            producer = await client.create_producer(topic, batching_enabled=False)
-            with pytest.raises(TypeError):
-                await producer.send("text")
-            too_big = code_of(producer.send(b"x" * 6_000_000))
-            assert await too_big is pulsar.Result.MessageTooBig
-            consumer = await client.subscribe(topic, "s")
-            assert await code_of(client.subscribe(topic, "s")) is pulsar.Result.ConsumerBusy
-            with pytest.raises(TypeError):
-                await consumer.acknowledge("x")  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="topic"):
-                await client.subscribe(7, "s")  # type: ignore[arg-type]
-            waiting = asyncio.ensure_future(code_of(consumer.receive()))
-            await asyncio.sleep(0)
-            await producer.close()
-            assert await code_of(producer.close()) is pulsar.Result.AlreadyClosed
-            assert await code_of(producer.send(b"x")) is pulsar.Result.AlreadyClosed
-            await consumer.close()
-            assert await waiting is pulsar.Result.AlreadyClosed
-            assert await code_of(consumer.receive()) is pulsar.Result.AlreadyClosed
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("at_a_time", [1, 5])
 def test_cancelled_receives_lose_nothing(service_url: str, unique: Unique, at_a_time: int) -> None:
     topic = unique()

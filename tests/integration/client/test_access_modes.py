@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,6 @@ import pulsar_on_kafka as pulsar
 from tests.clocks import WRONG_CLOCKS
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
-from tests.waiting import never
 
 MODE = pulsar.ProducerAccessMode
 
@@ -64,17 +62,6 @@ def another(service_url: str, topic: str, mode: str, name: str = "") -> Iterator
             process.kill()
 
 
-def test_a_name_is_taken_until_it_is_closed(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    first = client.create_producer(topic, producer_name="a")
-    with pytest.raises(pulsar.ProducerBusy, match="a"):
-        client.create_producer(topic, producer_name="a")
-    client.create_producer(topic, producer_name="b").close()
-    client.create_producer(unique(), producer_name="a")
-    first.close()
-    client.create_producer(topic, producer_name="a").send(b"x")
-
-
 @pytest.mark.kills
 def test_a_name_is_taken_across_processes_until_its_process_dies(
     client: pulsar.Client, service_url: str, unique: Unique
@@ -87,27 +74,6 @@ def test_a_name_is_taken_across_processes_until_its_process_dies(
         other.process.kill()
         other.process.wait()
         client.create_producer(topic, producer_name="a").send(b"two")
-
-
-def test_an_exclusive_producer_excludes_everybody(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    exclusive = client.create_producer(topic, access_mode=MODE.Exclusive)
-    with pytest.raises(pulsar.ProducerFenced):
-        client.create_producer(topic, access_mode=MODE.Exclusive)
-    with pytest.raises(pulsar.ProducerBusy):
-        client.create_producer(topic)
-    assert exclusive.send(b"1").entry_id() == 0
-    results: list[pulsar.Result] = []
-    for _ in range(100):
-        exclusive.send_async(b"x", lambda result, message_id: results.append(result))
-    exclusive.flush()
-    assert results == [pulsar.Result.Ok] * 100
-    exclusive.close()
-    shared = client.create_producer(topic)
-    with pytest.raises(pulsar.ProducerFenced):
-        client.create_producer(topic, access_mode=MODE.Exclusive)
-    shared.close()
-    client.create_producer(topic, access_mode=MODE.Exclusive).send(b"2")
 
 
 @WRONG_CLOCKS
@@ -166,21 +132,3 @@ def test_fencing_throws_out_this_process(client: pulsar.Client, unique: Unique) 
     first.send_async(b"void", lambda result, message_id: results.append(result))
     assert results == [pulsar.Result.ProducerFenced]
     second.send(b"x")
-
-
-def test_waiting_for_exclusive(client: pulsar.Client, service_url: str, unique: Unique) -> None:
-    topic = unique()
-    impatient = pulsar.Client(service_url, operation_timeout_seconds=1)
-    holder = client.create_producer(topic)
-    with pytest.raises(pulsar.Timeout):
-        impatient.create_producer(topic, access_mode=MODE.WaitForExclusive)
-    impatient.close()
-    made: list[pulsar.Producer] = []
-    waiting = threading.Thread(
-        target=lambda: made.append(client.create_producer(topic, access_mode=MODE.WaitForExclusive))
-    )
-    waiting.start()
-    never(lambda: made, "a producer beside the exclusive one")
-    holder.close()
-    waiting.join(20)
-    made[0].send(b"at last")

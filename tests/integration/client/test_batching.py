@@ -156,19 +156,6 @@ def test_a_callback_may_send_into_a_full_queue(client: pulsar.Client, unique: Un
     until(lambda: (producer.flush(), done.is_set())[1], "the second message to be sent")
 
 
-def test_key_based_batches_hold_one_key_each(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    producer = batching(client, topic, batching_type=pulsar.BatchingType.KeyBased)
-    for number in range(6):
-        producer.send_async(str(number).encode(), None, partition_key=f"k{number % 2}")
-    producer.flush()
-    messages = receive(consumer, 6)
-    assert payloads(messages) == ["0", "2", "4", "1", "3", "5"]
-    assert [message.partition_key() for message in messages] == ["k0"] * 3 + ["k1"] * 3
-    assert producer.last_sequence_id() == 5
-
-
 def test_messages_without_a_key_change_partitions_by_batch(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -264,22 +251,6 @@ def test_a_closed_consumers_rest_of_a_batch_goes_to_another(client: pulsar.Clien
     joe.acknowledge(messages[0])
     joe.close()
     assert payloads(receive(ann, 3)) == ["b", "c", "d"]
-
-
-def test_cumulative_acks_inside_a_batch(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    producer = batching(client, topic)
-    send_batch(producer, *"abcde")
-    send_batch(producer, *"fghij")
-    messages = receive(consumer, 10)
-    consumer.acknowledge_cumulative(messages[6])
-    consumer.close()
-    consumer = client.subscribe(topic, "s")
-    assert payloads(receive(consumer, 3)) == ["h", "i", "j"]
-    consumer.acknowledge_cumulative(messages[9].message_id())
-    consumer.close()
-    assert receive_rest(client.subscribe(topic, "s")) == []
 
 
 @pytest.mark.parametrize("inclusive", [False, True])

@@ -100,15 +100,14 @@ def test_only_the_key_s_holder_can_read(
     assert b"secret" not in in_kafka
 
 
-@pytest.mark.parametrize("kind", [SHARED, pulsar.ConsumerType.Exclusive])
-@pytest.mark.parametrize("held", ["none", "wrong", "missing"])
+@pytest.mark.parametrize(("kind", "held"), [(SHARED, "wrong"), (pulsar.ConsumerType.Exclusive, "missing")])
 @pytest.mark.parametrize("action", list(pulsar.ConsumerCryptoFailureAction))
 def test_what_becomes_of_a_message_that_cannot_be_decrypted(
     client: pulsar.Client, keys: pulsar.CryptoKeyReader, wrong: pulsar.CryptoKeyReader, unique: Unique,
     kind: pulsar.ConsumerType, held: str, action: pulsar.ConsumerCryptoFailureAction,
 ) -> None:  # fmt: skip
     topic = unique()
-    reader = {"none": None, "wrong": wrong, "missing": MISSING}[held]
+    reader = {"wrong": wrong, "missing": MISSING}[held]
     consumer = client.subscribe(topic, "s", kind, crypto_key_reader=reader, crypto_failure_action=action)
     producer(client, topic, keys).send(b"secret", partition_key="k", properties={"a": "b"})
     client.create_producer(topic).send(b"clear")

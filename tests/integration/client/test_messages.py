@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from zlib import crc32
@@ -13,7 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka_mapping.records.message_record import decode_headers
-from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest, send
+from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, send
 
 
 def test_a_message_carries_everything_the_sender_said(client: pulsar.Client, unique: Unique) -> None:
@@ -37,23 +36,6 @@ def test_a_message_carries_everything_the_sender_said(client: pulsar.Client, uni
     assert producer.last_sequence_id() == 77
 
 
-def test_absent_values_are_the_official_ones(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    client.create_producer(topic).send(b"", partition_key="", ordering_key="", properties={}, event_timestamp=0)
-    message = consumer.receive(PATIENCE_MS)
-    assert (message.partition_key(), message.ordering_key(), message.properties()) == ("", "", {})
-    assert (message.event_timestamp(), message.data(), message.has_null_value()) == (0, b"", False)
-
-
-def test_an_ordering_key_alone_is_no_partition_key(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    client.create_producer(topic).send(b"x", ordering_key="only")
-    message = consumer.receive(PATIENCE_MS)
-    assert (message.partition_key(), message.ordering_key()) == ("", "only")
-
-
 def test_a_null_payload_is_not_an_empty_one(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
@@ -61,12 +43,6 @@ def test_a_null_payload_is_not_an_empty_one(client: pulsar.Client, unique: Uniqu
     message = consumer.receive(PATIENCE_MS)
     assert (message.has_null_value(), message.data(), message.value()) == (True, b"", b"")
     assert (message.partition_key(), message.ordering_key(), message.properties()) == ("k", "o", {"p": "q"})
-
-
-@pytest.mark.parametrize("payload", ["abc", 5, bytearray(b"x"), memoryview(b"x"), {}])
-def test_a_payload_that_is_no_bytes_is_a_type_error(client: pulsar.Client, unique: Unique, payload: Any) -> None:
-    with pytest.raises(TypeError):
-        client.create_producer(unique()).send(payload)
 
 
 def test_string_schema(client: pulsar.Client, unique: Unique) -> None:
@@ -80,22 +56,6 @@ def test_string_schema(client: pulsar.Client, unique: Unique) -> None:
         producer.send(b"x")
     assert consumer.receive(PATIENCE_MS).value() == "hé"
     assert consumer.receive(PATIENCE_MS).has_null_value()
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"properties": "x"}, {"partition_key": 1}, {"partition_key": b"k"}, {"ordering_key": 1}, {"sequence_id": "x"},
-     {"event_timestamp": "x"}, {"event_timestamp": 1.5}, {"replication_clusters": "x"}, {"disable_replication": "x"},
-     {"deliver_at": "x"}, {"deliver_after": 5}],
-    ids=str,
-)  # fmt: skip
-def test_a_send_option_of_a_wrong_type_is_a_value_error(
-    client: pulsar.Client, unique: Unique, option: dict[str, Any]
-) -> None:
-    producer = client.create_producer(unique())
-    with pytest.raises(ValueError):  # noqa: PT011
-        producer.send(b"x", **option)
-    assert producer.last_sequence_id() == -1
 
 
 def test_what_a_sender_says_of_replication_is_in_the_record(client: pulsar.Client, unique: Unique) -> None:
@@ -150,33 +110,6 @@ def test_keys_go_where_crc32_says(client: pulsar.Client, admin: AdminClient, uni
         keys = [f"key-{number}" for number in range(20)] + ["ü"]
         found = [producer.send(b"x", partition_key=key).partition() for key in keys]
         assert found == [crc32(key.encode()) % 4 for key in keys]
-
-
-def test_round_robin_spreads_and_one_partition_does_not(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 4)
-    spread = client.create_producer(topic)
-    assert Counter(spread.send(b"x").partition() for _ in range(40)) == {0: 10, 1: 10, 2: 10, 3: 10}
-    single = client.create_producer(topic, message_routing_mode=pulsar.PartitionsRoutingMode.UseSinglePartition)
-    assert len({single.send(b"x").partition() for _ in range(20)}) == 1
-
-
-def test_a_message_router_chooses(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 4)
-    seen = []
-
-    def router(message: Any, partitions: int) -> int:
-        seen.append((message.data(), message.partition_key(), message.properties(), partitions))
-        return 2
-
-    producer = client.create_producer(
-        topic, message_routing_mode=pulsar.PartitionsRoutingMode.CustomPartition, message_router=router
-    )
-    assert producer.send(b"y", partition_key="k", properties={"a": "b"}).partition() == 2
-    assert seen == [(b"y", "k", {"a": "b"}, 4)]
 
 
 @pytest.mark.parametrize(
@@ -265,41 +198,7 @@ def test_a_topic_just_made_can_be_used_at_once(client: pulsar.Client, admin: Adm
         consumer.close()
 
 
-def test_an_unknown_namespace_is_topic_not_found(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    namespace = f"public/{unique('ns')}"
-    for call in (
-        lambda: client.create_producer(f"persistent://{namespace}/x"),
-        lambda: client.subscribe(f"persistent://{namespace}/x", "s"),
-        lambda: client.get_topic_partitions(f"persistent://{namespace}/x"),
-    ):
-        with pytest.raises(pulsar.TopicNotFound, match=namespace):
-            call()
-    admin.create_namespace(namespace)
-    assert client.create_producer(f"persistent://{namespace}/x").send(b"x").entry_id() == 0
-
-
 # Sending without waiting ----------------------------------------------------------------------------------------------
-
-
-def test_send_async_answers_in_order(client: pulsar.Client, unique: Unique) -> None:
-    answers: list[tuple[pulsar.Result, Any]] = []
-    producer = client.create_producer(unique())
-    for _ in range(100):
-        producer.send_async(b"x", lambda result, message_id: answers.append((result, message_id)))
-    producer.flush()
-    assert [result for result, _ in answers] == [pulsar.Result.Ok] * 100
-    assert [message_id.entry_id() for _, message_id in answers] == list(range(100))
-
-
-def test_a_full_queue_is_told_to_the_callback(client: pulsar.Client, unique: Unique) -> None:
-    producer = client.create_producer(unique(), max_pending_messages=1, block_if_queue_full=False)
-    answers: list[pulsar.Result] = []
-    for _ in range(50):
-        producer.send_async(b"x" * 100_000, lambda result, _message_id: answers.append(result))
-    producer.flush()
-    assert len(answers) == 50
-    assert set(answers) == {pulsar.Result.Ok, pulsar.Result.ProducerQueueIsFull}
-    producer.send(b"x")
 
 
 def test_a_message_above_the_limit_is_too_big_at_once(client: pulsar.Client, unique: Unique) -> None:
@@ -336,41 +235,7 @@ def test_a_closed_consumer(client: pulsar.Client, unique: Unique) -> None:
         consumer.close()
 
 
-def test_a_closed_producer(client: pulsar.Client, unique: Unique) -> None:
-    producer = client.create_producer(unique())
-    producer.send(b"x")
-    producer.close()
-    for call in (producer.close, producer.flush, lambda: producer.send(b"x")):
-        with pytest.raises(pulsar.AlreadyClosed):
-            call()
-    assert producer.last_sequence_id() == 0
-    assert not producer.is_connected()
-
-
-def test_closing_the_client_closes_everything(service_url: str, unique: Unique) -> None:
-    client = pulsar.Client(service_url)
-    topic = unique()
-    producer, consumer = client.create_producer(topic), client.subscribe(topic, "s")
-    client.close()
-    for call in (lambda: producer.send(b"x"), lambda: consumer.receive(10), producer.close, client.close):
-        with pytest.raises(pulsar.AlreadyClosed):
-            call()
-    consumer.close()  # as officially: a first close of the consumer's own does nothing
-    with pytest.raises(ValueError, match="closed"):
-        consumer.close()
-
-
 # Receiving ------------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_there_is_a_timeout_in_time(client: pulsar.Client, unique: Unique) -> None:
-    consumer = client.subscribe(unique(), "s")
-    start = time.monotonic()
-    with pytest.raises(pulsar.Timeout):
-        consumer.receive(100)
-    assert time.monotonic() - start > 0.09
-    with pytest.raises(pulsar.Timeout):
-        consumer.receive(0)
 
 
 @pytest.mark.parametrize("timeout", ["x", 1.5, [1]])
@@ -386,34 +251,6 @@ def test_a_receive_timeout_is_an_integer_even_with_messages_waiting(
     assert payloads(receive(consumer, 1)) == ["1"]
 
 
-def test_what_acknowledge_takes(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, initial_position=EARLIEST)
-    send(client, topic, 4)
-    messages = receive(consumer, 4)
-    consumer.acknowledge(messages[0])
-    consumer.acknowledge(messages[0])
-    consumer.acknowledge(messages[1].message_id())
-    consumer.acknowledge(pulsar.MessageId.wrap(messages[2].message_id()))
-    wrongs: list[Any] = ["x", None, 5, b"x"]
-    for wrong in wrongs:
-        with pytest.raises(TypeError):
-            consumer.acknowledge(wrong)
-        with pytest.raises(TypeError):
-            consumer.acknowledge_cumulative(wrong)
-        with pytest.raises(TypeError):
-            consumer.negative_acknowledge(wrong)
-    wrapped: Any = pulsar.MessageId.wrap(messages[3].message_id())
-    with pytest.raises(TypeError):
-        consumer.negative_acknowledge(wrapped)
-    with pytest.raises(pulsar.InvalidMessage):
-        consumer.acknowledge(pulsar.MessageId(-1, 12345678, 3, -1))
-    consumer.close()
-    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
-    assert payloads(receive(consumer, 1)) == ["3"]
-    assert nothing_comes(consumer)
-
-
 def test_an_id_of_another_topic_is_refused(client: pulsar.Client, unique: Unique) -> None:
     other = send(client, unique("other"), 1)[0]
     consumer = client.subscribe(unique(), "s")
@@ -423,72 +260,6 @@ def test_an_id_of_another_topic_is_refused(client: pulsar.Client, unique: Unique
 
 
 # Seek -----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("inclusive", "first"), [(False, 5), (True, 4)])
-def test_seek_to_an_id(client: pulsar.Client, unique: Unique, inclusive: bool, first: int) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, start_message_id_inclusive=inclusive)
-    ids = send(client, topic, 10)
-    for message in receive(consumer, 10):
-        consumer.acknowledge(message)
-    consumer.seek(ids[4])
-    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
-    consumer.seek(pulsar.MessageId.wrap(ids[4]))
-    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
-    by_hand = pulsar.MessageId(-1, ids[4].ledger_id(), ids[4].entry_id(), -1)
-    consumer.seek(by_hand)
-    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
-    consumer.seek(ids[9])
-    assert payloads(receive_rest(consumer, least=inclusive)) == (["9"] if inclusive else [])
-
-
-@pytest.mark.parametrize("inclusive", [False, True])
-def test_seek_to_the_ends(client: pulsar.Client, unique: Unique, inclusive: bool) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, start_message_id_inclusive=inclusive)
-    send(client, topic, 3)
-    receive(consumer, 3)
-    consumer.seek(pulsar.MessageId.earliest)
-    assert payloads(receive(consumer, 3)) == ["0", "1", "2"]
-    consumer.seek(pulsar.MessageId.latest)
-    assert nothing_comes(consumer)
-    send(client, topic, 1, start=3)
-    assert payloads(receive(consumer, 1)) == ["3"]
-
-
-def test_seek_to_a_time(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    send(client, topic, 3)
-    middle = receive(consumer, 3)[-1].publish_timestamp() + 1
-    while time.time_ns() // 1_000_000 <= middle:
-        pass
-    send(client, topic, 3, start=3)
-    receive(consumer, 3)
-    consumer.seek(middle)
-    assert payloads(receive(consumer, 3)) == ["3", "4", "5"]
-    consumer.seek(0)
-    assert payloads(receive(consumer, 6)) == [str(n) for n in range(6)]
-    consumer.seek(middle + 10_000_000)
-    assert nothing_comes(consumer)
-    send(client, topic, 1, start=6)
-    assert payloads(receive(consumer, 1)) == ["6"]
-
-
-def test_seek_on_a_partitioned_topic(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 3)
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    send(client, topic, 9)
-    receive(consumer, 9)
-    for everything in (pulsar.MessageId.earliest, 0):
-        consumer.seek(everything)
-        assert sorted(payloads(receive(consumer, 9))) == [str(n) for n in range(9)]
-    consumer.seek(pulsar.MessageId.latest)
-    assert nothing_comes(consumer)
-    with pytest.raises(pulsar.OperationNotSupported):
-        consumer.get_last_message_id()
 
 
 def test_a_seek_right_after_subscribe_works(client: pulsar.Client, unique: Unique) -> None:
@@ -509,14 +280,6 @@ def test_seeks_one_after_another_end_at_the_last(client: pulsar.Client, unique: 
         consumer.seek(ids[number])
     assert payloads(receive(consumer, 42)) == [str(n) for n in range(8, 50)]
     assert nothing_comes(consumer)
-
-
-def test_last_message_id(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s")
-    assert consumer.get_last_message_id() == pulsar.MessageId.earliest
-    ids = send(client, topic, 3)
-    assert consumer.get_last_message_id() == ids[2]
 
 
 def test_a_new_producer_finds_partitions_that_were_added(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.steps import PATIENCE_MS, SILENCE_MS, Unique, send
+from tests.steps import PATIENCE_MS, Unique, send
 from tests.waiting import never, until
 
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest
@@ -25,29 +24,6 @@ def read_all(reader: pulsar.Reader) -> list[str]:
     while reader.has_message_available():
         found.append(reader.read_next(PATIENCE_MS).data().decode())
     return found
-
-
-@pytest.mark.parametrize(
-    ("start", "inclusive", "expected"),
-    [
-        (EARLIEST, False, "01234"), (EARLIEST, True, "01234"), (LATEST, False, ""), (LATEST, True, "4"),
-        (2, False, "34"), (2, True, "234"), (4, False, ""), (4, True, "4"),
-    ],
-)  # fmt: skip
-def test_it_begins_where_it_is_told(
-    client: pulsar.Client, unique: Unique, start: Any, inclusive: bool, expected: str
-) -> None:
-    topic = unique()
-    ids = send(client, topic, 5)
-    reader = client.create_reader(
-        topic, ids[start] if isinstance(start, int) else start, start_message_id_inclusive=inclusive
-    )
-    assert "".join(read_all(reader)) == expected
-    assert not reader.has_message_available()
-    with pytest.raises(pulsar.exceptions.Timeout):
-        reader.read_next(SILENCE_MS)
-    send(client, topic, 1, start=9)
-    assert reader.read_next(PATIENCE_MS).data() == b"9"
 
 
 def test_ids_made_by_hand(client: pulsar.Client, unique: Unique) -> None:
@@ -110,24 +86,6 @@ def test_a_partitioned_topic_is_read_whole_or_by_partition(
     assert len(read_all(whole)) == 9
 
 
-def test_listener(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    send(client, topic, 5)
-    heard: list[bytes] = []
-    done = threading.Event()
-
-    def hear(reader: pulsar.Reader, message: pulsar.Message) -> None:
-        heard.append(message.data())
-        if len(heard) == 5:
-            done.set()
-
-    reader = client.create_reader(topic, EARLIEST, reader_listener=hear)
-    assert done.wait(PATIENCE_MS / 1000)
-    assert heard == [b"0", b"1", b"2", b"3", b"4"]
-    with pytest.raises(pulsar.exceptions.InvalidConfiguration):
-        reader.read_next(10)
-
-
 def test_a_message_on_its_way_to_the_inbox_is_available(
     client: pulsar.Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,18 +105,6 @@ def test_a_message_on_its_way_to_the_inbox_is_available(
     assert read_all(reader) == ["0"]
 
 
-def test_after_close(client: pulsar.Client, unique: Unique) -> None:
-    reader = client.create_reader(unique(), EARLIEST)
-    assert reader.is_connected()
-    reader.close()
-    assert not reader.is_connected()
-    for call in (lambda: reader.read_next(10), reader.has_message_available, lambda: reader.seek(EARLIEST)):
-        with pytest.raises(pulsar.exceptions.AlreadyClosed):
-            call()
-    with pytest.raises(ValueError, match="closed already"):
-        reader.close()
-
-
 def test_a_waiting_read_ends_with_close(client: pulsar.Client, unique: Unique) -> None:
     reader = client.create_reader(unique(), EARLIEST)
     outcome: list[BaseException] = []
@@ -175,14 +121,6 @@ def test_a_waiting_read_ends_with_close(client: pulsar.Client, unique: Unique) -
     reader.close()
     waiting.join(60)
     assert isinstance(outcome[0], pulsar.exceptions.AlreadyClosed)
-
-
-def test_it_leaves_no_trace(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    send(client, topic, 3)
-    read_all(client.create_reader(topic, EARLIEST, reader_name="eve", subscription_role_prefix="ops"))
-    assert admin.list_subscriptions(topic) == []
-    assert read_all(client.create_reader(topic, EARLIEST)) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("queue", [0, 1, 1000])
@@ -210,16 +148,6 @@ def test_compacted_reading_folds_up_to_the_last_compaction(
     folded.seek(EARLIEST)
     assert read_all(folded) == ["1", "2", "1", "3", "no key"]
     assert read_all(client.create_reader(topic, EARLIEST)) == [*everything, "3", "no key"]
-
-
-def test_wrong_arguments(client: pulsar.Client, unique: Unique) -> None:
-    for start in (5, None, "earliest"):
-        with pytest.raises(ValueError, match="start_message_id"):
-            client.create_reader(unique(), start)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="messageid"):
-        client.create_reader(unique(), EARLIEST).seek("x")
-    with pytest.raises(pulsar.exceptions.TopicNotFound):
-        client.create_reader("no/such/topic", EARLIEST)
 
 
 def test_latest_inclusive_is_the_last_message_also_of_a_batch(client: pulsar.Client, unique: Unique) -> None:

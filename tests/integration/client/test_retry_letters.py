@@ -60,25 +60,6 @@ def test_retries_come_after_their_delay_and_count_until_the_message_is_dead(
     assert (backlog(admin, topic), backlog(admin, f"{topic}-s-RETRY")) == (0, 0)
 
 
-def test_letters_wait_while_the_consumer_is_away(service_url: str, client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    send(client, topic, 3)
-    before = pulsar.Client(service_url)
-    consumer = subscribed(before, topic)
-    began = time.time()
-    for message in receive(consumer, 3):
-        consumer.reconsume_later(message, 3000)
-    before.close()
-    consumer = subscribed(client, topic)
-    letters = receive(consumer, 3)
-    assert time.time() - began >= 3.0
-    assert sorted(payloads(letters)) == ["0", "1", "2"]
-    assert {letter.properties()["RECONSUMETIMES"] for letter in letters} == {"1"}
-    for letter in letters:
-        consumer.acknowledge(letter)
-    assert nothing_comes(consumer)
-
-
 def test_several_topics_partitions_and_batches_share_one_retry_topic(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:

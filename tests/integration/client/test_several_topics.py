@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import pytest
 
@@ -41,18 +40,6 @@ def three(client: pulsar.Client, admin: AdminClient, unique: Unique) -> list[str
 
 
 EVERYTHING = [(letter, str(number)) for letter in "abp" for number in range(4)]
-
-
-def test_a_list_of_topics_is_one_consumer(client: pulsar.Client, three: list[str]) -> None:
-    consumer = client.subscribe(three, "sub", initial_position=EARLIEST)
-    assert isinstance(consumer, pulsar.Consumer)
-    assert drain(consumer, 12) == EVERYTHING
-    assert nothing_comes(consumer)
-    assert consumer.is_connected()
-    assert consumer.subscription_name() == "sub"
-    consumer.close()
-    again = client.subscribe(three, "sub")
-    assert receive_rest(again, 1500) == []
 
 
 def test_every_public_method_is_of_several_topics() -> None:
@@ -98,18 +85,6 @@ def test_seek_moves_all_or_the_one_that_is_named(client: pulsar.Client, three: l
     assert contents(receive_rest(consumer, 2000, least=2)) == [("a", "2"), ("a", "3")]
 
 
-def test_negative_acks_go_to_their_topic(client: pulsar.Client, three: list[str]) -> None:
-    consumer = client.subscribe(
-        three, "sub", pulsar.ConsumerType.Shared, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=50
-    )
-    messages = receive(consumer, 12)
-    for message in messages:
-        (consumer.negative_acknowledge if message.data() == b"2" else consumer.acknowledge)(message)
-    again = receive(consumer, 3)
-    assert contents(again) == [("a", "2"), ("b", "2"), ("p", "2")]
-    assert {message.redelivery_count() for message in again} == {1}
-
-
 def test_unsubscribe_and_exclusion(client: pulsar.Client, admin: AdminClient, three: list[str]) -> None:
     consumer = client.subscribe(three[:2], "sub")
     for other in (three[0], three[:2]):
@@ -148,36 +123,6 @@ def test_the_queues_share_their_bound(client: pulsar.Client, three: list[str]) -
     until(lambda: all(len(endpoint.queue) == 2 for endpoint in endpoints), "inboxes to be full")
     assert [endpoint.capacity for endpoint in endpoints] == [2, 2, 2]
     assert drain(consumer, 12) == EVERYTHING
-
-
-def test_listener_and_batches(client: pulsar.Client, three: list[str]) -> None:
-    heard: list[pulsar.Message] = []
-    done = threading.Event()
-
-    def hear(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        consumer.acknowledge(message)
-        heard.append(message)
-        if len(heard) == 12:
-            done.set()
-
-    client.subscribe(three, "listening", initial_position=EARLIEST, message_listener=hear)
-    assert done.wait(PATIENCE_MS / 1000)
-    assert contents(heard) == EVERYTHING
-    policy = pulsar.ConsumerBatchReceivePolicy(8, -1, 3000)
-    consumer = client.subscribe(three, "batches", initial_position=EARLIEST, batch_receive_policy=policy)
-    batches = [consumer.batch_receive(), consumer.batch_receive()]
-    assert [len(batch) for batch in batches] == [8, 4]
-    assert contents([*batches[0], *batches[1]]) == EVERYTHING
-
-
-def test_batches_of_one_topic(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(4, 3, 300))
-    send(client, topic, 7)
-    until(lambda: len(consumer._inbox.queue) == 7, "messages")  # type: ignore[arg-type]
-    assert [len(consumer.batch_receive()) for _ in range(4)] == [3, 3, 1, 0]
-    with pytest.raises(ValueError, match="batch_receive_policy"):
-        client.subscribe(topic, "s", batch_receive_policy=5)  # type: ignore[arg-type]
 
 
 def test_a_pattern_takes_topics_that_come_and_lets_go_of_those_that_go(

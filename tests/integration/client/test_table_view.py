@@ -69,14 +69,6 @@ def test_a_closed_view_keeps_what_it_has(client: pulsar.Client, unique: Unique) 
         view.close()
 
 
-def test_a_view_of_a_partitioned_topic(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 3)
-    fill(client, topic, *((f"k{n % 20}", str(n).encode()) for n in range(100)))
-    view = client.create_table_view(topic)
-    assert {f"k{n}": view.get(f"k{n}") for n in range(20)} == {f"k{n}": str(80 + n).encode() for n in range(20)}
-
-
 def test_a_compacted_subscription(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     topic = unique()
     producer = fill(client, topic, ("a", b"a1"), ("b", b"b1"), ("a", b"a2"), (None, b"no key"), ("c", b"c1"))
