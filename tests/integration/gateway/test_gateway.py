@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -36,10 +34,8 @@ pytestmark = pytest.mark.kafka
 PATIENCE_MS = 60_000
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
-CODECS = [pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4, pulsar.CompressionType.ZSTD]
 CHANGED: Final = b"\x0e\x01" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02ab" + b"payload"
 """An entry that is not what its checksum says."""
-TYPES = [pulsar.ConsumerType.Exclusive, SHARED, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared]
 
 
 class Order(pulsar.schema.Record):
@@ -66,20 +62,6 @@ def send(producer: Any, *texts: bytes, **options: Any) -> None:
     for text in texts:
         producer.send_async(text, None, **options)
     producer.flush()
-
-
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
-def test_messages_come_as_they_were_sent(official: Any, unique: Unique, kind: Any) -> None:
-    topic = unique()
-    consumer = official.subscribe(topic, "s", kind, initial_position=EARLIEST)
-    producer = official.create_producer(topic, producer_name="mine", batching_enabled=False)
-    sent = producer.send(b"one", properties={"color": "red"}, partition_key="k", ordering_key="o", event_timestamp=77)
-    message = consumer.receive(PATIENCE_MS)
-    assert (message.data(), message.properties(), message.partition_key()) == (b"one", {"color": "red"}, "k")
-    assert (message.ordering_key(), message.event_timestamp()) == ("o", 77)
-    assert message.message_id().serialize() == sent.serialize()
-    assert (message.redelivery_count(), message.topic_name()) == (0, f"persistent://public/default/{topic}")
-    consumer.acknowledge(message)
 
 
 @pytest.mark.parametrize(
@@ -112,45 +94,6 @@ def test_what_the_sdk_sends_comes_to_official_clients(official: Any, client: sdk
     single = client.create_producer(topic)
     single.send(b"alone")
     assert received(theirs, 1) == [b"alone"]
-
-
-def test_what_is_not_acknowledged_comes_again(official: Any, unique: Unique) -> None:
-    topic = unique()
-    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=100)
-    producer = official.create_producer(topic, batching_enabled=False)
-    send(producer, b"refused", b"taken")
-    first = consumer.receive(PATIENCE_MS)
-    consumer.acknowledge(consumer.receive(PATIENCE_MS))
-    consumer.negative_acknowledge(first)
-    again = consumer.receive(PATIENCE_MS)
-    assert (again.data(), again.redelivery_count()) == (b"refused", 1)
-    consumer.close()
-    other = official.subscribe(topic, "s", SHARED)
-    assert received(other, 1) == [b"refused"]
-
-
-def test_acknowledgements_last(official: Any, unique: Unique) -> None:
-    topic = unique()
-    consumer = official.subscribe(topic, "s", initial_position=EARLIEST)
-    producer = official.create_producer(topic, batching_enabled=False)
-    send(producer, *(b"%d" % number for number in range(10)))
-    messages = [consumer.receive(PATIENCE_MS) for _ in range(10)]
-    consumer.acknowledge_cumulative(messages[6])
-    consumer.close()
-    again = official.subscribe(topic, "s")
-    assert received(again, 3) == [b"7", b"8", b"9"]
-
-
-def test_a_seek_begins_anew(official: Any, unique: Unique) -> None:
-    topic = unique()
-    consumer = official.subscribe(topic, "s", initial_position=EARLIEST)
-    producer = official.create_producer(topic, batching_enabled=False)
-    texts = [b"%d" % number for number in range(5)]
-    send(producer, *texts)
-    assert received(consumer, 5) == texts
-    consumer.seek(pulsar.MessageId.earliest)
-    assert received(consumer, 5) == texts
-    assert consumer.get_last_message_id().entry_id() == 4
 
 
 def test_a_reader_of_hash_ranges_gets_their_keys_alone(client: sdk.Client, wire: Wire, unique: Unique) -> None:
@@ -278,39 +221,6 @@ def test_a_reader_that_was_sought_goes_on_there_though_it_is_refused_once(
     assert wire.payload() == b"second"
 
 
-def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:
-    topic = unique()
-    producer = official.create_producer(topic, batching_enabled=False)
-    ids = [producer.send(b"%d" % number) for number in range(5)]
-    reader = official.create_reader(topic, ids[1])
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(PATIENCE_MS).data())
-    assert found == [b"2", b"3", b"4"]
-    inclusive = official.create_reader(topic, ids[1], start_message_id_inclusive=True)
-    assert inclusive.read_next(PATIENCE_MS).data() == b"1"
-    last = official.create_reader(topic, pulsar.MessageId.latest, start_message_id_inclusive=True)
-    assert last.has_message_available()
-    assert last.read_next(PATIENCE_MS).data() == b"4"
-    reader.seek(ids[3])
-    assert reader.has_message_available()
-    assert reader.read_next(PATIENCE_MS).data() == b"4"
-    reader.seek(0)
-    assert reader.read_next(PATIENCE_MS).data() == b"0"
-
-
-def test_partitions_are_consumed_one_by_one(official: Any, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    admin.create_partitioned_topic(topic, 3)
-    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    producer = official.create_producer(topic, batching_enabled=False)
-    texts = [b"%d" % number for number in range(30)]
-    for text in texts:
-        producer.send_async(text, None, partition_key=text.decode())
-    producer.flush()
-    assert sorted(received(consumer, 30)) == sorted(texts)
-
-
 def test_a_subscription_is_shared_with_the_sdk(official: Any, client: sdk.Client, unique: Unique) -> None:
     topic = unique()
     theirs = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10)
@@ -338,26 +248,6 @@ def test_a_subscription_is_shared_with_the_sdk(official: Any, client: sdk.Client
     assert found["theirs"]
 
 
-def test_refusals_have_their_official_exceptions(official: Any, unique: Unique) -> None:
-    topic = unique()
-    official.subscribe(topic, "s", initial_position=EARLIEST)
-    with pytest.raises(pulsar.ConsumerBusy):
-        official.subscribe(topic, "s")
-    official.create_producer(topic, producer_name="mine")
-    with pytest.raises(pulsar.ProducerBusy):
-        official.create_producer(topic, producer_name="mine")
-
-
-def test_an_exclusive_producer_keeps_others_out(official: Any, unique: Unique) -> None:
-    topic, exclusive = unique(), pulsar.ProducerAccessMode.Exclusive
-    first = official.create_producer(topic, access_mode=exclusive)
-    with pytest.raises(pulsar.ProducerFenced):
-        official.create_producer(topic, access_mode=exclusive)
-    first.close()
-    second = official.create_producer(topic, access_mode=exclusive)
-    assert second.send(b"mine").entry_id() == 0
-
-
 def test_a_producer_makes_a_topic_anew_that_was_deleted_elsewhere(
     official: Any, admin: AdminClient, unique: Unique
 ) -> None:
@@ -380,76 +270,6 @@ def test_a_message_above_the_limit_comes_in_chunks(official: Any, client: sdk.Cl
     producer.send(large)
     assert received(theirs, 1) == [large]
     assert received(ours, 1) == [large]
-
-
-def test_delayed_messages_come_when_they_are_due(official: Any, unique: Unique) -> None:
-    topic = unique()
-    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    producer = official.create_producer(topic, batching_enabled=False)
-    producer.send(b"later", deliver_after=timedelta(seconds=2))
-    producer.send(b"at once")
-    assert received(consumer, 2) == [b"at once", b"later"]
-
-
-def test_a_table_view_has_the_newest_of_each_key(official: Any, unique: Unique) -> None:
-    topic = unique()
-    producer = official.create_producer(topic, batching_enabled=False)
-    for key, text in (("a", b"1"), ("b", b"2"), ("a", b"3")):
-        producer.send(text, partition_key=key)
-    view = official.create_table_view(topic)
-    until(lambda: len(view) == 2 and view.get("a") == b"3", "the view to be filled")
-
-
-def test_a_pattern_subscribes_to_what_matches(official: Any, unique: Unique) -> None:
-    prefix = unique()
-    for name in ("a", "b"):
-        official.create_producer(f"{prefix}-{name}", batching_enabled=False).send(name.encode())
-    pattern = re.compile(f"persistent://public/default/{re.escape(prefix)}-.*")
-    consumer = official.subscribe(pattern, "s", SHARED, initial_position=EARLIEST)
-    assert sorted(received(consumer, 2)) == [b"a", b"b"]
-
-
-def test_a_non_persistent_topic_has_no_past(official: Any, unique: Unique) -> None:
-    topic = f"non-persistent://public/default/{unique()}"
-    producer = official.create_producer(topic, batching_enabled=False)
-    producer.send(b"before")
-    consumer = official.subscribe(topic, "s", SHARED)
-    reader = official.create_reader(topic, pulsar.MessageId.earliest)
-    producer.send(b"after")
-    assert received(consumer, 1) == [b"after"]
-    assert reader.read_next(PATIENCE_MS).data() == b"after"
-    with pytest.raises(pulsar.UnknownError):
-        consumer.get_last_message_id()
-    with pytest.raises(pulsar.NotAllowedError):
-        official.create_table_view(topic)
-
-
-def test_a_producer_of_a_name_has_all_partitions(official: Any, admin: AdminClient, unique: Unique) -> None:
-    topic, exclusive = unique(), pulsar.ProducerAccessMode.Exclusive
-    admin.create_partitioned_topic(topic, 2)
-    named = official.create_producer(topic, producer_name="mine", batching_enabled=False)
-    assert {named.send(b"x").partition() for _ in range(4)} == {0, 1}
-    with pytest.raises(pulsar.ProducerBusy):
-        official.create_producer(topic, producer_name="mine")
-    with pytest.raises(pulsar.ProducerFenced):
-        official.create_producer(topic, access_mode=exclusive)
-    named.close()
-    first = official.create_producer(topic, access_mode=exclusive, batching_enabled=False)
-    assert {first.send(b"x").partition() for _ in range(4)} == {0, 1}
-    with pytest.raises(pulsar.ProducerFenced):
-        official.create_producer(f"{topic}-partition-1", access_mode=exclusive)
-
-
-def test_what_was_stored_before_is_not_stored_again(official: Any, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    producer = official.create_producer(topic, producer_name="mine", batching_enabled=False)
-    assert producer.send(b"x", sequence_id=5).entry_id() == 0
-    admin.set_policy(f"persistent://public/default/{topic}", "deduplication", True)
-    until(lambda: producer.send(b"x", sequence_id=6).ledger_id() < 0, "the policy to be followed")
-    assert producer.send(b"x", sequence_id=7).ledger_id() >= 0
-    assert producer.send(b"x", sequence_id=7).ledger_id() < 0
-    producer.close()
-    assert official.create_producer(topic, producer_name="mine").last_sequence_id() == 7
 
 
 def test_a_name_that_was_made_up_is_known_again(gateway: Gateway, admin: AdminClient, unique: Unique) -> None:
@@ -521,24 +341,6 @@ def test_a_message_that_failed_while_later_ones_were_stored_is_stored_when_it_co
         assert stored == [True, False, False, False]
     seen = client.subscribe(topic, "s", initial_position=sdk.InitialPosition.Earliest)
     assert payloads(receive(seen, 4)) == ["0", "2", "3", "1"]
-
-
-def test_dead_letters_wait_in_the_subscription_that_their_policy_names(
-    official: Any, admin: AdminClient, unique: Unique
-) -> None:
-    topic, letters = unique(), f"persistent://public/default/{unique()}"
-    policy = pulsar.ConsumerDeadLetterPolicy(1, letters, initial_subscription_name="kept")
-    consumer = official.subscribe(
-        topic, "s", SHARED, initial_position=EARLIEST, dead_letter_policy=policy, negative_ack_redelivery_delay_ms=100
-    )
-    official.create_producer(topic, batching_enabled=False).send(b"refused")
-    for _ in range(2):
-        consumer.negative_acknowledge(consumer.receive(PATIENCE_MS))
-    until(
-        lambda: letters in admin.list_topics("public/default") and admin.list_subscriptions(letters) == ["kept"],
-        "the subscription to be made",
-    )
-    assert received(official.subscribe(letters, "kept", SHARED), 1) == [b"refused"]
 
 
 def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, unique: Unique) -> None:

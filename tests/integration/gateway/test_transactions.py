@@ -23,40 +23,6 @@ pytestmark = pytest.mark.kafka
 PATIENCE_MS = 60_000
 
 
-def sent(client: sdk.Client, topic: str, *texts: str) -> None:
-    producer = client.create_producer(topic)
-    for text in texts:
-        producer.send(text.encode())
-    producer.close()
-
-
-@pytest.mark.long
-def test_a_java_program_sends_and_acknowledges_in_one_transaction(
-    java: Any, teller: Any, client: sdk.Client, unique: Unique
-) -> None:
-    """Its messages and acknowledgements take effect together, or not at all."""
-    orders, bills = unique("orders"), unique("bills")
-    sent(client, orders, "a", "b")
-    seen = client.subscribe(bills, "s", SHARED, initial_position=EARLIEST)
-    consumer = teller.subscribe(
-        orders, "s", consumer_type=java.ConsumerType.Shared, initial_position=java.InitialPosition.Earliest
-    )
-    producer = teller.create_producer(bills, send_timeout_millis=0)
-    for outcome in ("abort", "commit"):
-        txn = teller.new_transaction()
-        for _ in range(2):
-            order = consumer.receive(PATIENCE_MS)
-            producer.send(b"bill of " + order.data(), txn=txn)
-            consumer.acknowledge(order, txn)
-        assert nothing_comes(seen)
-        getattr(txn, outcome)()
-    assert sorted(payloads(receive(seen, 2))) == ["bill of a", "bill of b"]
-    assert nothing_comes(seen)
-    consumer.close()
-    sent(client, orders, "c")
-    assert payloads(receive(client.subscribe(orders, "s", SHARED), 1)) == ["c"]
-
-
 def test_batches_partitions_and_cumulative_acknowledgements(
     java: Any, teller: Any, client: sdk.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -82,22 +48,6 @@ def test_batches_partitions_and_cumulative_acknowledgements(
     assert sorted(payloads(receive(seen, 30)), key=int) == [str(number) for number in range(30)]
     consumer.close()
     assert payloads(receive(client.subscribe(orders, "s"), 1)) == ["3"]
-
-
-def test_what_a_transaction_holds_is_no_other_ones(java: Any, teller: Any, client: sdk.Client, unique: Unique) -> None:
-    orders = unique()
-    sent(client, orders, "a")
-    consumer = teller.subscribe(
-        orders, "s", consumer_type=java.ConsumerType.Shared, initial_position=java.InitialPosition.Earliest
-    )
-    first, second = teller.new_transaction(), teller.new_transaction()
-    order = consumer.receive(PATIENCE_MS)
-    consumer.acknowledge(order, first)
-    with pytest.raises(java.TransactionConflict):
-        consumer.acknowledge(order, second)
-    with pytest.raises(java.PulsarException):
-        second.commit()
-    first.commit()
 
 
 @pytest.fixture

@@ -36,12 +36,10 @@ from tests.integration.schema_support import (
     receive_one,
     registered,
     second_version,
-    set_policies,
     shown,
     soon,
 )
 from tests.steps import EARLIEST, Unique
-from tests.waiting import until
 
 SEPARATED = KeyValueEncodingType.SEPARATED
 
@@ -63,12 +61,11 @@ TYPES: list[tuple[Schema, Any]] = [
     (KeyValueSchema(StringSchema(), AvroSchema(Order)), KeyValue("k", ORDER)),
     (KeyValueSchema(AvroSchema(Order), JsonSchema(Order), SEPARATED), KeyValue(ORDER, ORDER)),
 ]
-WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "batched": {"batching_enabled": True, "batching_max_publish_delay_ms": 20},
-    "chunking": {"chunking_enabled": True},
-    "exclusive": {"access_mode": pulsar.ProducerAccessMode.Exclusive},
-}
+WAYS: list[dict[str, Any]] = [
+    {"batching_enabled": True, "batching_max_publish_delay_ms": 20},
+    {"chunking_enabled": True},
+    {"access_mode": pulsar.ProducerAccessMode.Exclusive},
+]
 
 
 def comparable(value: Any) -> Any:
@@ -78,14 +75,16 @@ def comparable(value: Any) -> Any:
     return vars(value) if isinstance(value, Record) else value
 
 
-@pytest.mark.parametrize(("schema", "value"), TYPES, ids=lambda given: str(type(given).__name__))
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("options", "schema", "value"),
+    [*(({}, *given) for given in TYPES), *((options, AvroSchema(Order), ORDER) for options in WAYS)],
+)
 def test_a_value_of_every_type_arrives(
-    client: pulsar.Client, admin: AdminClient, unique: Unique, way: str, schema: Schema, value: Any
+    client: pulsar.Client, admin: AdminClient, unique: Unique, options: dict[str, Any], schema: Schema, value: Any
 ) -> None:
     topic = unique()
     admin.create_partitioned_topic(topic, 2)
-    producer = client.create_producer(topic, schema=schema, **WAYS[way])
+    producer = client.create_producer(topic, schema=schema, **options)
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST, schema=schema)
     for _ in range(3):
         producer.send_async(value, None)
@@ -95,15 +94,6 @@ def test_a_value_of_every_type_arrives(
         assert comparable(message.value()) == comparable(value)
         assert message.schema_version() == shown(0)
     assert registered(admin, topic) == [schema.schema_info()]
-
-
-def test_bytes_have_no_schema(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, schema=BytesSchema())
-    client.create_producer(topic, schema=BytesSchema()).send(b"x")
-    message = receive_one(consumer)
-    assert (message.value(), message.schema_version()) == (b"x", "")
-    assert registered(admin, topic) == []
 
 
 def test_a_chunked_value_names_its_version_in_every_chunk(client: pulsar.Client, unique: Unique) -> None:
@@ -139,21 +129,6 @@ def test_a_value_of_a_wrong_type_is_refused_at_once(client: pulsar.Client, uniqu
 # What the registry says -----------------------------------------------------------------------------------------------
 
 
-def test_a_compatible_schema_becomes_the_next_version(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic = unique()
-    old = client.create_producer(topic, schema=AvroSchema(Order))
-    new = client.create_producer(topic, schema=second_version())
-    again = client.create_producer(topic, schema=AvroSchema(Order))
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    old.send(ORDER)
-    new.send({"item": "ink", "amount": 2, "note": "blue"})
-    again.send(ORDER)
-    assert [receive_one(consumer).schema_version() for _ in range(3)] == [shown(0), shown(1), shown(0)]
-    assert len(registered(admin, topic)) == 2
-
-
 def test_an_incompatible_schema_is_refused_with_every_reason(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -183,39 +158,6 @@ def test_a_producer_needs_a_schema_that_can_be_stored(client: pulsar.Client, uni
         client.create_producer(unique(), schema=schema)
 
 
-def test_where_schemas_are_enforced_producers_need_one(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic = unique()
-    set_policies(admin, topic, schema_validation_enforced=True)
-    client.create_producer(topic).send(b"before the first schema")
-    producer = client.create_producer(topic, schema=StringSchema())
-    with pytest.raises(pulsar.IncompatibleSchema, match="schema_validation_enforced"):
-        client.create_producer(topic)
-    with pytest.raises(pulsar.IncompatibleSchema, match="schema_validation_enforced"):
-        client.create_producer(topic, batching_enabled=True)
-    producer.send("text")
-
-
-def test_without_auto_update_only_what_is_registered_will_do(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    topic = unique()
-    set_policies(admin, topic, is_allow_auto_update_schema=False)
-    with pytest.raises(pulsar.IncompatibleSchema, match="is_allow_auto_update_schema"):
-        client.create_producer(topic, schema=AvroSchema(Order))
-    with pytest.raises(pulsar.IncompatibleSchema, match="is_allow_auto_update_schema"):
-        client.subscribe(topic, "s", schema=AvroSchema(Order))
-    name = TopicName.parse(topic)
-    admin.node.schemas.upload(name, AvroSchema(Order).schema_info(), soon())
-    client.create_producer(topic, schema=AvroSchema(Order)).send(ORDER)
-    with pytest.raises(pulsar.IncompatibleSchema, match="is_allow_auto_update_schema"):
-        client.create_producer(topic, schema=second_version())
-    assert receive_one(client.subscribe(topic, "s", initial_position=EARLIEST, schema=second_version())).value() == {
-        "item": "pen", "amount": 3, "note": "none",
-    }  # fmt: skip
-
-
 def test_thirty_producers_with_one_new_schema_make_one_version(
     client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
 ) -> None:
@@ -238,33 +180,11 @@ def test_thirty_producers_with_one_new_schema_make_one_version(
     other.close()
 
 
-def test_an_idle_topics_first_consumer_registers_its_schema(
+def test_a_topic_in_use_without_a_schema_has_no_consumers_with_one(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     topic = unique()
-    client.subscribe(topic, "s", pulsar.ConsumerType.Shared, schema=AvroSchema(Order))
-    assert registered(admin, topic) == [AvroSchema(Order).schema_info()]
-    client.subscribe(topic, "s", pulsar.ConsumerType.Shared, schema=AvroSchema(Order))
-    client.create_producer(topic, schema=AvroSchema(Order))
-    assert len(registered(admin, topic)) == 1
-
-
-@pytest.mark.parametrize("use", ["data", "producer", "consumer"])
-def test_a_topic_in_use_without_a_schema_has_no_consumers_with_one(
-    client: pulsar.Client, admin: AdminClient, unique: Unique, use: str
-) -> None:
-    topic = unique()
-    if use == "consumer":
-        client.subscribe(topic, "other")
-    else:
-        producer = client.create_producer(topic)
-        if use == "data":
-            producer.send(b"x")
-            producer.close()
-        else:
-            until(
-                lambda: admin.node.producers.publishers(str(TopicName.parse(topic)), soon()), "the publisher to be seen"
-            )
+    client.subscribe(topic, "other")
     with pytest.raises(pulsar.IncompatibleSchema, match="in use without a schema"):
         client.subscribe(topic, "s", schema=AvroSchema(Order))
     assert registered(admin, topic) == []

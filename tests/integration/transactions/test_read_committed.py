@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -18,7 +17,6 @@ from pulsar_on_kafka_mapping.records.record_headers import TXN
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand
 from tests.kafka_records import headers_of, place_of
-from tests.seeds import first_of
 from tests.steps import Unique, payloads, receive, receive_rest, send
 from tests.waiting import until
 
@@ -76,31 +74,6 @@ def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
 # Consumers ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kind", first_of(2, [KIND.Exclusive, KIND.KeyShared, KIND.Shared, KIND.Failover]), ids=lambda k: k.name
-)
-def test_what_is_open_waits_and_what_is_aborted_never_comes(
-    client: pulsar.Client, hand: Hand, kind: pulsar.ConsumerType
-) -> None:
-    consumer = subscribe(client, hand.name, kind)
-    first, second = hand.begin_here(), hand.begin_here()
-    hand.say(None, "plain")
-    lost = hand.say(first, "a1")
-    hand.say(second, "b1")
-    hand.say(None, "behind")
-    assert texts(consumer, 1) == ["plain"]
-    assert receive_rest(consumer) == []
-    hand.commit(second)
-    assert receive_rest(consumer) == [], "the first record in the partition is still open"
-    hand.abort(first, lost)
-    assert texts(consumer, 2) == ["b1", "behind"]
-    hand.say(None, "last")
-    assert texts(consumer, 1) == ["last"]
-    consumer.close()
-    consumer = subscribe(client, hand.name, kind)
-    assert receive_rest(consumer) == [], "everything counts as acknowledged"
-
-
 @pytest.mark.parametrize("marker", [True, False])
 def test_who_comes_later_sees_the_same(client: pulsar.Client, hand: Hand, marker: bool) -> None:
     """Without markers, too: what is on record of the transactions is asked for."""
@@ -131,19 +104,6 @@ def test_the_marker_alone_lets_messages_go(client: pulsar.Client, hand: Hand) ->
     assert texts(consumer, 1) == ["c"]
     hand.marker(lost, committed=False)
     assert texts(consumer, 1) == ["plain"]
-
-
-def test_a_smaller_transaction_id_that_writes_later_waits_for_the_larger_one(client: pulsar.Client, hand: Hand) -> None:
-    """The order that counts is that of first records in the partition."""
-    small, large = hand.begin_here(), hand.begin_here()
-    assert small < large
-    hand.say(large, "large")
-    hand.say(small, "small")
-    consumer = subscribe(client, hand.name, KIND.Shared)
-    hand.commit(small)
-    assert receive_rest(consumer) == []
-    hand.commit(large)
-    assert texts(consumer, 2) == ["large", "small"]
 
 
 def test_a_consumer_that_is_made_anew_goes_on_where_a_transaction_was_open(client: pulsar.Client, hand: Hand) -> None:
@@ -309,45 +269,7 @@ def test_batches_and_chunked_messages(
     assert not reader.has_message_available()
 
 
-def test_a_delayed_message_waits_for_its_transaction_and_then_for_its_time(
-    client: pulsar.Client, hand: Hand, service_url: str, unique: Unique
-) -> None:
-    made = unique()
-    due_ms = int(time.time() * 1000) + 4_000
-    producer = client.create_producer(made)
-    producer.send(b"delayed", deliver_at=due_ms)
-    kept, lost = hand.begin_here(), hand.begin_here()
-    offsets = copied_into(hand, service_url, made, lost)
-    copied_into(hand, service_url, made, kept)
-    consumer = subscribe(client, hand.name, KIND.Shared)
-    hand.abort(lost, offsets)
-    hand.commit(kept)
-    message = consumer.receive(PATIENCE_MS)
-    assert time.time() * 1000 >= due_ms - 1
-    assert message.data() == b"delayed"
-    assert receive_rest(consumer) == []
-
-
 # Readers --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_reader_has_a_message_only_when_it_is_committed(client: pulsar.Client, hand: Hand) -> None:
-    reader = client.create_reader(hand.name, EARLIEST)
-    assert not reader.has_message_available()
-    kept, lost = hand.begin_here(), hand.begin_here()
-    hand.say(kept, "kept")
-    offsets = hand.say(lost, "lost")
-    assert not reader.has_message_available()
-    hand.abort(lost, offsets)
-    assert not reader.has_message_available()
-    hand.commit(kept)
-    assert reader.has_message_available()
-    assert reader.read_next(PATIENCE_MS).data() == b"kept"
-    assert not reader.has_message_available()
-    later = client.create_reader(hand.name, EARLIEST)
-    assert later.has_message_available()
-    assert later.read_next(PATIENCE_MS).data() == b"kept"
-    assert not later.has_message_available()
 
 
 def test_a_reader_seeks_among_transactions(client: pulsar.Client, hand: Hand) -> None:
@@ -367,26 +289,6 @@ def test_a_reader_seeks_among_transactions(client: pulsar.Client, hand: Hand) ->
     reader.seek(EARLIEST)
     hand.commit(still)
     assert [reader.read_next(PATIENCE_MS).data() for _ in range(4)] == [b"0", b"1", b"2", b"open"]
-
-
-def test_the_last_message_id_is_the_last_that_may_be_read(client: pulsar.Client, hand: Hand) -> None:
-    consumer = subscribe(client, hand.name, KIND.Exclusive)
-    assert consumer.get_last_message_id() == EARLIEST
-    kept, lost = hand.begin_here(), hand.begin_here()
-    (offset,) = hand.say(kept, "kept")
-    assert consumer.get_last_message_id() == EARLIEST
-    hand.commit(kept)
-    assert consumer.get_last_message_id().entry_id() == offset
-    lost_offsets = hand.say(lost, "lost")
-    (behind,) = hand.say(None, "behind")
-    assert consumer.get_last_message_id().entry_id() == offset
-    hand.abort(lost, lost_offsets)
-    assert consumer.get_last_message_id().entry_id() == behind
-    lost = hand.begin_here()
-    hand.abort(lost, hand.say(lost, "lost again"))
-    assert consumer.get_last_message_id().entry_id() == behind
-    reader = client.create_reader(hand.name, pulsar.MessageId.latest, start_message_id_inclusive=True)
-    assert reader.read_next(PATIENCE_MS).data() == b"behind"
 
 
 def test_a_table_view_shows_what_is_committed(client: pulsar.Client, hand: Hand) -> None:
@@ -455,24 +357,3 @@ def test_who_meets_a_record_behind_its_marker_tells_the_others(client: pulsar.Cl
 
 
 # Sent with the SDK ----------------------------------------------------------------------------------------------------
-
-
-def test_a_committed_transaction_is_seen_by_all_at_once(service_url: str, unique: Unique) -> None:
-    topic = unique()
-    client = pulsar.Client(service_url, enable_transaction=True)
-    producer = client.create_producer(topic)
-    consumer = subscribe(client, topic, KIND.Shared)
-    reader = client.create_reader(topic, EARLIEST)
-    for number in range(3):
-        lost = client.new_transaction()
-        producer.send(b"never", txn=lost)
-        with client.new_transaction() as txn:
-            producer.send(b"%da" % number, txn=txn)
-            producer.send(b"%db" % number, txn=txn)
-            assert not reader.has_message_available()
-        lost.abort()
-        assert texts(consumer, 2) == [f"{number}a", f"{number}b"]
-        until(reader.has_message_available, "the reader to see what was committed")
-        assert [reader.read_next(PATIENCE_MS).data() for _ in range(2)] == [b"%da" % number, b"%db" % number]
-    assert receive_rest(consumer) == []
-    client.close()

@@ -105,21 +105,6 @@ def test_with_commits_or_aborts(client: pulsar.Client, topics: Callable[..., Top
     assert topic.markers() == {kept.txn_id: {True}, dropped.txn_id: {False}, ended.txn_id: {False}}
 
 
-def test_a_time_out_aborts(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
-    topic = topics()
-    producer = client.create_producer(topic.name)
-    txn = client.new_transaction(8_000)
-    producer.send(b"a", txn=txn)
-    until(lambda: topic.markers() == {txn.txn_id: {False}}, "the abort's marker")
-    assert txn.state is State.TIME_OUT
-    refusals: list[pulsar.Result] = []
-    producer.send_async(b"b", lambda result, _: refusals.append(result), txn=txn)
-    assert refusals == [pulsar.Result.InvalidTxnStatusError]
-    with pytest.raises(pulsar.InvalidTxnStatusError):
-        txn.commit()
-    assert topic.messages() == [(b"a", txn.txn_id)]
-
-
 @pytest.mark.parametrize("batching", [False, True])
 def test_a_failed_send_makes_commit_abort(client: pulsar.Client, topics: Callable[..., Topic], batching: bool) -> None:
     topic = topics()
@@ -152,28 +137,6 @@ def test_wrong_arguments_leave_it_open(client: pulsar.Client, topics: Callable[.
     with pytest.raises(pulsar.InvalidConfiguration, match="not enabled"):
         other.new_transaction()
     other.close()
-
-
-def test_many_open_at_once(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
-    topic = topics(2)
-    producer = client.create_producer(topic.name, block_if_queue_full=True)
-    open_ones = [client.new_transaction(300_000) for _ in range(60)]
-    threads = [
-        threading.Thread(target=lambda part=part: [producer.send(b"x", txn=txn) for txn in part])
-        for part in (open_ones[:20], open_ones[20:40], open_ones[40:])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    expected: dict[TxnId, set[bool]] = {}
-    for number, txn in enumerate(reversed(open_ones)):
-        expected[txn.txn_id] = {number % 3 > 0}
-        if number % 3:
-            txn.commit()
-        else:
-            txn.abort()
-    assert topic.markers(0) | topic.markers(1) == expected
 
 
 def test_chunks_sequence_ids_and_exclusive_producers(
