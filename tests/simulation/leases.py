@@ -32,6 +32,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.lease_options import (
     RereadLeaseRecords,
 )
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
@@ -512,13 +513,16 @@ class Process:
         self.replaced_at: int | None = None
         """Where the log ended when another process took over what this one believes to own. What is written later it
         does not read: that it reserved it does not count, because it was not there."""
-        self.dispatcher = Dispatcher(handle, fake, fake, cast("Any", Membership(self)), self.owned, self.consumers)
+        lessee = Lessee(LIFE, client_id, self.consumers, in_order=world.kind is SubscriptionType.FAILOVER)
+        self.dispatcher = Dispatcher(
+            handle, fake, fake, cast("Any", Membership(self)), self.owned, self.consumers, lessee
+        )
         most_heard = world.rng.choice((2, 5, 1000))
         terms = LeaseTerms(
             client_id, LIFE, self.traffic, world, no_transactions, most_heard=most_heard, session=self.session
         )
         self.leasing = Leasing(
-            handle, terms, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
+            handle, terms, world, self.dispatcher, lessee, self._seek, self.owned, self.consumers, lambda: None
         )
         for number in range(world.rng.randrange(1, 3)):
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
@@ -569,7 +573,7 @@ class Process:
             self.owns_elsewhere = not self.owns_elsewhere
         self.leasing.step(joined=bool(self.owned) or not self.owns_elsewhere)
         self.dispatcher.drain()
-        self.dispatcher.redeliver_due()
+        self.dispatcher.redelivery.redeliver_due()
         self.dispatcher.dispatch()
         rng = self.world.rng
         if self.owned:
@@ -602,7 +606,6 @@ class Process:
         world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         self.saver.accept({0: (owned, save)}, DEADLINE)
-        self.saver.when_saved = self._saved
         nacked = self.leasing.take_over(owned, DEADLINE)
         if world.unsaved_seek is not None:  # its owner did not live to save it
             world.acked |= world.unsaved_seek
@@ -636,7 +639,7 @@ class Process:
         """Become a member of the group in its next generation."""
         self.member = self.world.coordinator.join(lambda failure: self.saver.committed(failure))
         self.saver = CursorSaver(
-            "audit", self.store, self.world, cast("Any", self.member), self.owned, SubscriptionMeter()
+            "audit", self.store, self.world, cast("Any", self.member), self.owned, SubscriptionMeter(), self._saved
         )
 
     def save(self) -> None:
@@ -650,6 +653,8 @@ class Process:
         self.member.poll()
 
     def _saved(self, owned: OwnedPartition, save: Save) -> None:
+        if not self.owned:
+            return  # the save of the take-over
         if self.world.owner is self:  # a former one may hear late that its save was accepted
             self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
@@ -714,7 +719,7 @@ class Process:
         if self.owned:
             refused |= self.refused - {each.offset for each in inbox.queue}
         world.refused.update([] if has is None else set(has.in_flight.held_by(feed)) - refused)
-        self.dispatcher.redeliver_all(inbox)
+        self.dispatcher.redelivery.redeliver_all(inbox)
         self.leasing.lessee.redeliver_all(inbox)
         world.holders = {o: held for o, held in world.holders.items() if held[0] is not inbox}
         self.held = [each for each in self.held if each.feed is not feed]

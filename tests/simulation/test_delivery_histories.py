@@ -159,7 +159,7 @@ class Process:
         slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
         self.saver = CursorSaver(
-            "audit", self.store, world, cast("Any", self.member), {0: self.owned}, SubscriptionMeter()
+            "audit", self.store, world, cast("Any", self.member), {0: self.owned}, SubscriptionMeter(), lambda *_: None
         )
         self.saver.accept({0: (self.owned, save)}, DEADLINE)
         words = {
@@ -206,7 +206,7 @@ class Process:
         self.world.now_s += rng.random()
         self.world.perhaps_die()
         self.dispatcher.drain()
-        self.dispatcher.redeliver_due()
+        self.dispatcher.redelivery.redeliver_due()
         self.dispatcher.dispatch()
         if self.dispatcher.counting.wants_save() or rng.random() < 0.2:
             self.saver.save_in_background()

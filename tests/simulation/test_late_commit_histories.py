@@ -179,7 +179,7 @@ class LateCommits:
         self.member = self.group.join(lambda failure: self.saver.committed(failure))
         self.store = CursorStore(self.log)
         self.saver = CursorSaver(
-            "audit", self.store, self.clock, cast("Any", self.member), self.owned, SubscriptionMeter()
+            "audit", self.store, self.clock, cast("Any", self.member), self.owned, SubscriptionMeter(), lambda *_: None
         )
         opened = {}
         for identity in self.identities:

@@ -15,6 +15,9 @@ ROUND_ROBIN_BATCH: Final = 20
 MAX_AT_ONCE: Final = 500
 """The same at most for a consumer in another process, when that many wait."""
 
+MAX_UNACKED_PER_SUBSCRIPTION: Final = 200_000
+"""Pulsar's `maxUnackedMessagesPerSubscription`; here for the partitions that this process owns."""
+
 _POINTS: Final = 100
 """Of each consumer. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
 _RING: Final = 1 << 31
@@ -86,3 +89,21 @@ class RoundRobin:
         if chosen[0].is_remote:
             most = min(MAX_AT_ONCE, max(most, waiting // len(turn)))
         return chosen[0], min(chosen[1], most)
+
+
+class UnackedLimit:
+    """The limit of unacknowledged messages of a subscription. It stops new messages, not redeliveries, until half of
+    the limit is unacknowledged.
+
+    Source: PersistentDispatcherMultipleConsumers.blockedDispatcherOnUnackedMsgs.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._blocked = False
+
+    def is_reached(self) -> bool:
+        unacked = sum(endpoint.unacked for endpoint in self._endpoints)
+        limit = MAX_UNACKED_PER_SUBSCRIPTION
+        self._blocked = unacked >= (limit // 2 if self._blocked else limit)
+        return self._blocked

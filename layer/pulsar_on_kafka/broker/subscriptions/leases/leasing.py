@@ -77,6 +77,7 @@ class Leasing:
         terms: LeaseTerms,
         clock: Clock,
         dispatcher: Dispatcher,
+        lessee: Lessee,
         seek: Callable[[int, int], None],
         owned: Mapping[int, OwnedPartition],
         endpoints: Sequence[Endpoint],
@@ -125,13 +126,10 @@ class Leasing:
         self.lessor = Lessor(
             terms.session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order
         )
-        self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
+        self.lessee = lessee
         self._records = LeasedRecords(
             str(handle), handle.kafka_topic, terms.reader, clock, self.lessee, handle.incarnation
         )
-        dispatcher.late_elsewhere = self.lessee.late
-        dispatcher.held_elsewhere = self.lessee.held
-        dispatcher.came_again = self.lessor.came_again
         terms.traffic.listen(self.heard, self.is_patient)
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -409,6 +407,7 @@ class Leasing:
     def opened(self, owned: OwnedPartition, nacked: Mapping[int, Nack] | None) -> None:
         """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
         number = owned.number
+        recalled = self._recalled.pop(number, {})
         self.lessor.now_s = self._clock.monotonic()
         acks, ours = self.lessee.take_unsaved(number)
         if acks:
@@ -416,12 +415,12 @@ class Leasing:
         if nacked is None:
             owned.folded_since = self._heard_upto
         else:
-            recalled = self._recalled.pop(number, {})
             if has_heard(self.lessee.id, self.lessee.heard_of_owners, recalled):
                 nacked = {**nacked, **ours}
-            self.lessor.took_over(number, owned.version, nacked, recalled)
             owned.never_received(self._unheard.pop(number, BitMap64()) | self.lessee.unread(number))
         leased = self.lessee.owned_now(number, asks=nacked is not None)
+        if nacked is not None:
+            self.lessor.took_over(owned, nacked, recalled)
         if leased is None:
             return
         self._terms.reader.leave(number)

@@ -26,7 +26,6 @@ from pulsar_on_kafka.broker.subscriptions.leases.members import (
     Expelled,
     LeaseMember,
     Recalled,
-    RequestedPartition,
     SaveNotices,
     Say,
     TakeOvers,
@@ -124,12 +123,11 @@ class Lessor:
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
-    def took_over(
-        self, number: int, version: int, nacked: Mapping[int, Nack], recalled: Recalled | None = None
-    ) -> None:
-        """TAKE_OVER of this version stands in the log, and what stood before was folded: `nacked` was refused in it."""
-        self._take_overs.begin(number, version, nacked, self.now_s, recalled)
-        self._owned[number].quiet = True
+    def took_over(self, owned: OwnedPartition, nacked: Mapping[int, Nack], recalled: Recalled) -> None:
+        """The partition's TAKE_OVER stands in the log, and all records before it are applied: `nacked` are the negative
+        acknowledgements among them."""
+        self._take_overs.begin(owned.slot, owned.version, nacked, self.now_s, recalled)
+        owned.quiet = True
 
     def gave_up(self, number: int) -> None:
         """The partition is not ours any more; its next owner asks."""
@@ -146,10 +144,6 @@ class Lessor:
         """What stands in `deliveries` below `end` was told before a seek, and nobody has to tell it again."""
         owned.acks_from, owned.folded_since = end, 0
         self._saves.heard(owned.number)
-
-    def came_again(self, number: int) -> None:
-        """All that was handed out of the partition is to come again: what members hold is recalled."""
-        self._take_overs.void(number)
 
     # What members say ---------------------------------------------------------------------------------------------
 
@@ -270,7 +264,7 @@ class Lessor:
             undecided = self._in_order and holder is None
             if undecided or (holder is not None and holder.endpoint is endpoint):
                 # At once: the same report may say that its consumer is gone.
-                self._dispatch.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
+                self._dispatch.redelivery.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
     def _answer(self, member: LeaseMember, number: int, report: Report) -> None:
         held = report.answers[number]
@@ -361,11 +355,11 @@ class Lessor:
                 self._expel(member, "it is not a member of the group any more", Departure.DIED)
         for member in self._silent_at(asked_s):
             self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
-        for number, asked in self._take_overs.answered_by(client_ids, asked_s):
-            self._all_answered(number, asked)
-        for number, asked in self._take_overs.older_than(asked_s - EXPIRY_S):
-            _log.warning("partition=%d goes on without answers of all members", number)
-            self._all_answered(number, asked)
+        for number in self._take_overs.answered_by(client_ids, asked_s):
+            self._all_answered(number)
+        for number in self._take_overs.older_than(asked_s - EXPIRY_S):
+            _log.warning("partition=%d is served without replies of all members", number)
+            self._all_answered(number)
         return self.take_complete()
 
     def take_complete(self) -> list[int]:
@@ -391,7 +385,7 @@ class Lessor:
         """Finds this process's consumer that holds messages of a partition which other members have yet to answer for
         (Failover). Reading passes these messages over from now on."""
         asked = self._take_overs.asked.get(owned.number)
-        for endpoint, held in ({} if asked is None else asked.held).items():
+        for endpoint, held in ({} if asked is None or asked.voided else asked.held).items():
             if not endpoint.is_remote and not endpoint.closed:
                 owned.still_out(*held)
                 return endpoint.feed(owned.slot)
@@ -401,12 +395,12 @@ class Lessor:
         for member in list(self._members.values()):
             self._expel(member, "what it wrote is gone from the log")
 
-    def _all_answered(self, number: int, asked: RequestedPartition) -> None:
-        self._take_overs.end(number)
+    def _all_answered(self, number: int) -> None:
+        asked = self._take_overs.end(number)
         owned = self._owned[number]
         if not self._in_order:
             nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.holders}
-            self._dispatch.redeliver_later(owned, nacked)
+            self._dispatch.redelivery.redeliver_later(owned, nacked)
         owned.quiet = False
         if self._in_order:
             self._dispatch.take_up(owned, asked.held)

@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeaseRecord, MemberId, Nack, Report, Saved
 
@@ -134,18 +134,25 @@ class RequestedPartition:
 
     version: int
     since_s: float
+    acks: PartitionAcks
+    forgotten: int
+    """`acks.forgotten` at the TAKE_OVER."""
     answered: set[str] = field(default_factory=set)
     """Client ids."""
     waits_for: frozenset[str] | None = None
     """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
-    voided: bool = False
-    """All that was handed out is to come again, as after a seek: whatever members say to hold they do not."""
     recalled: Recalled = field(default_factory=dict)
     """By former owners: what was refused before that was heard does not count."""
     nacked: dict[int, Nack] = field(default_factory=dict)
     """Refused, and perhaps not known to be by a save; by offset."""
     held: dict[Endpoint, HeldMessages] = field(default_factory=dict)
     """What consumers hold, where only the active one may keep it, which is chosen when all have answered."""
+
+    @property
+    def voided(self) -> bool:
+        """The owner redelivers everything of the partition, as after a seek: entries that members report do not
+        count."""
+        return self.acks.forgotten != self.forgotten
 
 
 class TakeOvers:
@@ -160,11 +167,11 @@ class TakeOvers:
         self.asked: dict[int, RequestedPartition] = {}
 
     def begin(
-        self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled | None = None
+        self, acks: PartitionAcks, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled
     ) -> None:
-        """What this process holds itself it knows."""
-        self.asked[number] = RequestedPartition(
-            version, now_s, {self._client_id}, recalled=recalled or {}, nacked=dict(nacked)
+        """Wait for every member but this process, which knows what it holds."""
+        self.asked[acks.number] = RequestedPartition(
+            version, now_s, acks, acks.forgotten, {self._client_id}, recalled=recalled, nacked=dict(nacked)
         )
 
     def note_refusals(self, report: Report, partitions: Collection[int]) -> None:
@@ -199,31 +206,28 @@ class TakeOvers:
             if self.is_answer(number, held.version, report.member.client_id):
                 self.answered(number, report.member.client_id)
 
-    def void(self, number: int) -> None:
-        asked = self.asked.get(number)
-        if asked is not None:
-            asked.voided = True
-            asked.nacked.clear()
-            asked.held.clear()
-
-    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, RequestedPartition]]:
+    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[int]:
         """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
         for asked in self.asked.values():
             if asked.since_s <= asked_s:
                 before = asked.waits_for
                 asked.waits_for = frozenset(client_ids) if before is None else before.intersection(client_ids)
         return [
-            (number, asked)
+            number
             for number, asked in self.asked.items()
             if asked.waits_for is not None and asked.waits_for <= asked.answered
         ]
 
-    def older_than(self, since_s: float) -> list[tuple[int, RequestedPartition]]:
-        return [(number, asked) for number, asked in self.asked.items() if asked.since_s < since_s]
+    def older_than(self, since_s: float) -> list[int]:
+        return [number for number, asked in self.asked.items() if asked.since_s < since_s]
 
-    def end(self, number: int) -> None:
-        del self.asked[number]
+    def end(self, number: int) -> RequestedPartition:
+        asked = self.asked.pop(number)
+        if asked.voided:
+            asked.nacked.clear()
+            asked.held.clear()
         self._complete.append(number)
+        return asked
 
     def take_complete(self) -> list[int]:
         complete, self._complete = self._complete, []

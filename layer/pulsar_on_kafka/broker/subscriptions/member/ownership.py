@@ -66,6 +66,7 @@ class Ownership:
         services: MemberServices,
         consumer: GroupConsumer,
         dispatcher: Dispatcher,
+        leasing: Leasing | None,
         owned: dict[int, OwnedPartition],
         wake: Callable[[], None],
     ) -> None:
@@ -78,12 +79,12 @@ class Ownership:
         self._unopened: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
         """Partitions that are ours and not served, because what their cursors acknowledged cannot be read."""
-        self.saver = CursorSaver(str(handle), services.store, clock, consumer, owned, handle.meter)
+        self.saver = CursorSaver(str(handle), services.store, clock, consumer, owned, handle.meter, self._saved)
         self._journal = journal = services.journal
-        self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
-        self.transactions.reopen = self._reopen
-        self.saver.when_saved = self._saved
-        self.leasing: Leasing | None = None
+        self.transactions = TransactionAcks(
+            str(handle), journal, clock, owned, self.saver, dispatcher.redelivery, self._reopen, wake
+        )
+        self.leasing = leasing
         self.losses = 0
         """How often a partition was given up with acknowledgements that were not saved."""
 

@@ -40,7 +40,9 @@ class CursorSaver:
         consumer: GroupConsumer,
         owned: Mapping[int, OwnedPartition],
         meter: SubscriptionMeter,
+        when_saved: Callable[[OwnedPartition, Save], None],
     ) -> None:
+        """`when_saved` is called with every save that the group has accepted."""
         self._name = name
         self._store = store
         self._clock = clock
@@ -48,8 +50,7 @@ class CursorSaver:
         self._owned = owned
         self._meter = meter
         self._sent_s = 0.0
-        self.when_saved: Callable[[OwnedPartition, Save], None] = lambda owned, save: None
-        """Told of every save that the group has accepted."""
+        self._when_saved = when_saved
         self._under_way: dict[int, Save] | None = None
         self._unknown: dict[int, Save] | None = None
         self._not_before_s = 0.0
@@ -218,7 +219,7 @@ class CursorSaver:
             self._store.clean(owned.identity, unneeded, deadline)
         except errors.StoreError as failure:
             _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
-        self.when_saved(owned, save)
+        self._when_saved(owned, save)
 
     def forget_former(self, owned: OwnedPartition, former: Sequence[CommitMetadata], deadline: Deadline) -> None:
         try:

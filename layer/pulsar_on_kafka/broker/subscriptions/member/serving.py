@@ -17,9 +17,11 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import CommandQueue
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices, Ownership
 from pulsar_on_kafka.broker.subscriptions.member.requests import OwnerRequests, life_of
@@ -153,16 +155,20 @@ class MemberServing:
         self._consumer = consumer = GroupConsumer(
             services.config, handle.kafka_topic, callbacks, handle.partition, handle.local_peers
         )
-        self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints)
+        terms = services.terms
+        lessee: Lessee | None = None
+        if terms is not None:
+            in_order = handle.type is SubscriptionType.FAILOVER
+            lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
+        self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints, lessee)
         self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking, self._has_room)
-        self.ownership = Ownership(handle, services, consumer, self.dispatcher, owned, commands.wake)
         self.leasing: Leasing | None = None
-        """Where messages may go to other processes' consumers, and come from there."""
-        if services.terms is not None:
+        """None where messages go to this process's consumers only."""
+        if terms is not None and lessee is not None:
             self.leasing = Leasing(
-                handle, services.terms, clock, self.dispatcher, consumer.seek, owned, endpoints, commands.wake
+                handle, terms, clock, self.dispatcher, lessee, consumer.seek, owned, endpoints, commands.wake
             )
-            self.ownership.leasing = self.leasing
+        self.ownership = Ownership(handle, services, consumer, self.dispatcher, self.leasing, owned, commands.wake)
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
         self._over: errors.LayerError | None = None
@@ -190,7 +196,7 @@ class MemberServing:
             leasing.step(joined=self._assigned.is_set())
         self._drain()
         self.transactions.step()
-        self.dispatcher.redeliver_due()
+        self.dispatcher.redelivery.redeliver_due()
         handed = self.dispatcher.dispatch()
         if leasing is not None:
             leasing.send()
@@ -226,7 +232,7 @@ class MemberServing:
             return
         self._last_save_s = now
         self.dispatcher.counting.end_where_over()
-        self.dispatcher.refusals.sweep()
+        self.dispatcher.redelivery.sweep()
         self.dispatcher.counting.tell()
         self._reader.put_late_on_record()
         self.ownership.saver.sweep()
@@ -250,7 +256,7 @@ class MemberServing:
         if self.leasing is not None:
             timeout = min(timeout, self.leasing.poll_limit())
         # Beside suspects what is due may have no room for long, and that does not count as a wait for room.
-        next_due = self.dispatcher.next_due() if suspects == inf else None
+        next_due = self.dispatcher.redelivery.next_due() if suspects == inf else None
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
     def _wait_for_room(self, now: float) -> None:
@@ -388,7 +394,7 @@ class MemberServing:
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
         """Everything that this consumer has and has not acknowledged is to come again."""
-        self.dispatcher.redeliver_all(endpoint)
+        self.dispatcher.redelivery.redeliver_all(endpoint)
         if self.leasing is not None:
             self.leasing.lessee.redeliver_all(endpoint)
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import Save
-from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery import Redelivery
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -92,20 +92,21 @@ class TransactionAcks:
         clock: Clock,
         owned: Mapping[int, OwnedPartition],
         saver: CursorSaver,
-        dispatcher: Dispatcher,
+        redelivery: Redelivery,
+        reopen: Callable[[int], None],
         wake: Callable[[], None],
     ) -> None:
+        """`reopen` recovers a partition again, if it is still this process's: another owner's TAKEOVER counts."""
         self._name = name
         self._journal = journal
         self._clock = clock
         self._owned = owned
         self._saver = saver
-        self._dispatcher = dispatcher
+        self._redelivery = redelivery
+        self._reopen = reopen
         self._wake = wake
         self._served: dict[int, _Served] = {}
         self._asked_s = -inf
-        self.reopen: Callable[[int], None] = lambda partition: None
-        """Another owner's TAKEOVER counts: recover the partition anew, if it is still ours."""
 
     def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds this, durably, or may not have it (TransactionConflict,
@@ -173,7 +174,7 @@ class TransactionAcks:
             case State.READY:
                 self._go_on(served, now_s)
             case State.CLOSED if isinstance(served.gone, errors.Fenced):
-                self.reopen(served.owned.number)
+                self._reopen(served.owned.number)
             case State.CLOSED:
                 pass
 
@@ -233,7 +234,7 @@ class TransactionAcks:
                 again |= each.redeliver
             served.pause_s = _LOOK_FIRST_S
             if again:
-                self._dispatcher.deliver_again(served.owned, again)
+                self._redelivery.deliver_again(served.owned, again)
 
     def _send(self, served: _Served, records: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> None:
         served.look_s = inf
@@ -341,7 +342,7 @@ class TransactionAcks:
             self._take(served, reading, self._clock.monotonic())
             again = holding.settle(owned, served.pending)
             for each in again:
-                self._dispatcher.deliver_again(owned, each.redeliver)
+                self._redelivery.deliver_again(owned, each.redeliver)
             if not served.pending.unclean:
                 return
             self._saver.settle()

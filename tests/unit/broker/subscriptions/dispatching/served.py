@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from pyroaring import BitMap64
+
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
@@ -13,6 +15,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
@@ -106,7 +109,9 @@ class Served:
             type=kind, kafka_topic="orders", buffer=None, slots=lambda: self.slots, incarnation=SAME_INCARNATION
         )
         fake = cast("Any", self)
-        self.dispatcher = Dispatcher(cast("Any", handle), fake, self.clock, fake, self.owned, self.consumers)
+        self.late_elsewhere: list[tuple[int, list[int]]] = []
+        """Entries of other processes' partitions that were not acknowledged in time."""
+        self.dispatcher = Dispatcher(cast("Any", handle), fake, self.clock, fake, self.owned, self.consumers, self)
         for number in range(partitions):
             self.own(number, delays=kind.is_shared)
 
@@ -119,6 +124,14 @@ class Served:
         name = CursorName(TOPIC, number, "audit")
         owned.held.holdings = PendingAcks(name, CursorIncarnation(1, 2), "me", 1).held
         return owned
+
+    # Entries of other processes' partitions -----------------------------------------------------------------------
+
+    def held(self, partition: int) -> HeldHere | None:
+        return None
+
+    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        self.late_elsewhere.append((partition, list(offsets)))
 
     # Kafka --------------------------------------------------------------------------------------------------------
 
@@ -225,7 +238,7 @@ class Served:
         """One round of the member; True when something went out."""
         self.clock.seconds += after_s
         self.dispatcher.drain()
-        self.dispatcher.redeliver_due()
+        self.dispatcher.redelivery.redeliver_due()
         return self.dispatcher.dispatch()
 
     def received(self, endpoint: Endpoint, after_s: float | None = None) -> list[int]:

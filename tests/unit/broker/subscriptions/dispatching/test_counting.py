@@ -199,11 +199,11 @@ def test_nothing_that_was_read_ahead_is_kept_where_there_are_no_suspects_any_mor
     for offset in (0, 1, 2):
         assert after_a_save(served, consumer) == [offset]
         served.ack(offset)
-    assert sorted(served.dispatcher._read_again._ahead[0]) == [3, 4]
+    assert sorted(served.dispatcher._reads._ahead[0]) == [3, 4]
     served.ack(3, 4)
     served.save()
     served.turn()
-    assert served.dispatcher._read_again._ahead == {}
+    assert served.dispatcher._reads._ahead == {}
 
 
 def test_few_suspects_go_to_a_consumer_of_this_process_that_has_nothing_in_hand() -> None:
@@ -364,7 +364,7 @@ def test_what_has_counts_and_what_was_put_off_goes_on_under_another_owner() -> N
     assert list(of.replay) == [1, 2]
     assert served.put_off() == [3, 4]
     assert not of.chunks.in_order
-    assert served.dispatcher.next_due() == served.clock.seconds
+    assert served.dispatcher.redelivery.next_due() == served.clock.seconds
     soon, later_ms = sorted(saved(served).put_off)
     assert soon == now_ms
     assert later_ms == pytest.approx(now_ms + 3000, abs=30)
@@ -415,7 +415,7 @@ def test_a_refusal_tells_that_a_suspect_kills_nobody() -> None:
     assert guard_of(served).suspects == 2
     served.save()
     assert not served.owned[0].dirty
-    served.dispatcher.redeliver_later(served.owned[0], {2: Nack(1, 2, 1000, 1)})
+    served.dispatcher.redelivery.redeliver_later(served.owned[0], {2: Nack(1, 2, 1000, 1)})
     assert guard_of(served).suspects == 1
     assert served.owned[0].dirty, "that it is put off has to be saved"
 

@@ -84,11 +84,11 @@ def test_a_refusal_of_what_did_not_go_out_yet_changes_nothing() -> None:
     served.refuse(a, 7)
     served.turn(1.0)
     assert served.seeks == []
-    served.dispatcher.deliver_again(served.owned[0], BitMap64([7]))
+    served.dispatcher.redelivery.deliver_again(served.owned[0], BitMap64([7]))
     assert served.seeks == []
-    served.dispatcher.deliver_again(served.owned[0], BitMap64())
+    served.dispatcher.redelivery.deliver_again(served.owned[0], BitMap64())
     assert served.seeks == []
-    served.dispatcher.deliver_again(served.owned[0], BitMap64([1]))
+    served.dispatcher.redelivery.deliver_again(served.owned[0], BitMap64([1]))
     assert served.seeks == [(0, 0)]
 
 
@@ -101,7 +101,7 @@ def test_without_an_active_consumer_what_was_refused_has_all_come_again() -> Non
     served.dispatcher.detach(a)
     served.turn(1.0)
     assert served.seeks == [(0, 0)]
-    served.dispatcher.deliver_again(served.owned[0], BitMap64([9]))
+    served.dispatcher.redelivery.deliver_again(served.owned[0], BitMap64([9]))
     assert served.seeks == [(0, 0), (0, 0)]
 
 
@@ -141,10 +141,10 @@ def test_only_the_active_consumer_has_all_come_again_by_asking() -> None:
     served.publish(*records(2))
     served.turn()
     served.seeks.clear()
-    served.dispatcher.redeliver_all(b)
+    served.dispatcher.redelivery.redeliver_all(b)
     assert served.seeks == [(1, 0)]
     assert len(a.queue) == 2
-    served.dispatcher.redeliver_all(a)
+    served.dispatcher.redelivery.redeliver_all(a)
     assert served.seeks == [(1, 0), (0, 0)]
     assert not a.queue
 

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import HashRangeConflict
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.broker.subscriptions.dispatching import dispatcher, key_shared
+from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared, strategy
 from pulsar_on_kafka.broker.subscriptions.partition import key_order, transaction_holds
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
@@ -245,7 +245,7 @@ def test_what_a_transaction_holds_of_what_is_parked_comes_when_it_is_aborted(nea
     assert served.received(low, 0.0) == [2, 4, 7]
     assert list(of.held.back) == [3, 5, 6]
     whole = of.held.holdings.release(ONE).whole
-    served.dispatcher.deliver_again(of, whole)
+    served.dispatcher.redelivery.deliver_again(of, whole)
     assert served.received(low, 0.0) == [3, 5, 6]
 
 
@@ -274,7 +274,7 @@ def test_what_a_transaction_holds_since_it_was_refused_does_not_go_out() -> None
     served.publish(*of_keys(LOW, LOW, LOW))
     served.received(low, 0.0)
     served.refuse(low, 0, 1)
-    served.dispatcher.redeliver_due()
+    served.dispatcher.redelivery.redeliver_due()
     hold(served, 1)
     assert served.received(low, 0.0) == [0]
     assert list(served.owned[0].held.back) == [1]
@@ -411,7 +411,7 @@ def test_what_a_transaction_holds_and_what_is_acknowledged_do_not_go_out_of_what
     served.dispatcher.detach(low)
     other = served.consumer("other", half=0)
     served.turn()
-    served.dispatcher.deliver_again(served.owned[0], served.owned[0].held.holdings.release(ONE).whole)
+    served.dispatcher.redelivery.deliver_again(served.owned[0], served.owned[0].held.holdings.release(ONE).whole)
     assert served.received(other, 0.0) == [1, 3, 4]
 
 
@@ -601,7 +601,7 @@ def test_partitions_take_turns_to_be_first() -> None:
 
 
 def test_too_many_unacknowledged_messages_stop_what_is_new_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MAX_UNACKED_PER_SUBSCRIPTION", 4)
+    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 4)
     monkeypatch.setattr(key_order, "NEAR", 1)
     served, low, high = halves(low=4)
     served.publish(*of_keys(*[LOW] * 7))

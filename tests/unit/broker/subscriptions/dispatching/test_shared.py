@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.broker.subscriptions.dispatching import dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching import strategy
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
@@ -66,13 +66,13 @@ def test_what_is_refused_comes_again_at_its_time_to_anybody() -> None:
     assert served.received(a, 0.0) == [0, 1, 2]
     b = served.consumer("b", priority=1)
     served.refuse(a, 1, delay_s=2.0)
-    due_s = served.dispatcher.next_due()
+    due_s = served.dispatcher.redelivery.next_due()
     assert due_s == pytest.approx(served.clock.seconds + 2.0, abs=0.03)
     assert served.received(a, 1.9) == []
     a.unacked = a.max_unacked + 5
     served.turn(0.2)
     assert [(message.offset, message.redeliveries) for message in b.queue] == [(1, 1)]
-    assert served.dispatcher.next_due() is None
+    assert served.dispatcher.redelivery.next_due() is None
     assert served.owned[0].holders[1].endpoint is b
 
 
@@ -134,7 +134,7 @@ def test_batch_entries_that_found_no_room_wait_on() -> None:
     a = served.consumer("a", 100)
     served.publish(Record(batch=6), Record(batch=6), Record())
     assert served.received(a, 0.0) == [*[0] * 6, *[1] * 6, 2]
-    served.dispatcher.redeliver_all(a)
+    served.dispatcher.redelivery.redeliver_all(a)
     a.resize(3)
     assert served.received(a, 0.0) == [0] * 6
     assert list(served.owned[0].replay) == [1, 2]
@@ -179,7 +179,7 @@ def test_what_is_not_acknowledged_in_time_comes_again() -> None:
     for _ in range(3):
         a.queue.popleft()
     served.turn()
-    due_s = served.dispatcher.next_due()
+    due_s = served.dispatcher.redelivery.next_due()
     assert due_s == pytest.approx(served.clock.seconds + 10.0, abs=1.1)
     served.refuse(a, 1, delay_s=30.0)  # it is refused: it comes at that time alone
     served.ack(0)
@@ -194,13 +194,11 @@ def test_what_is_not_acknowledged_in_time_comes_again() -> None:
 def test_late_messages_of_other_processes_partitions_are_told_to_these() -> None:
     served = Served()
     a = served.consumer("a", ack_timeout_s=10.0)
-    told: list[tuple[int, list[int]]] = []
-    served.dispatcher.late_elsewhere = lambda partition, offsets, endpoint: told.append((partition, list(offsets)))
     assert a.ack_timeouts is not None
     a.ack_timeouts.received.append((7, 3))
     served.turn()
     served.turn(12.0)
-    assert told == [(7, [3])]
+    assert served.late_elsewhere == [(7, [3])]
 
 
 def test_a_consumer_that_asks_for_all_again_gets_what_it_put_off_too() -> None:
@@ -211,7 +209,7 @@ def test_a_consumer_that_asks_for_all_again_gets_what_it_put_off_too() -> None:
     assert served.received(b) == [3, 4, 5]
     a.queue.popleft()
     served.refuse(a, 0, delay_s=60.0)
-    served.dispatcher.redeliver_all(a)
+    served.dispatcher.redelivery.redeliver_all(a)
     assert not a.queue
     b.unacked = b.max_unacked
     served.turn()
@@ -241,7 +239,7 @@ def test_what_a_consumer_of_another_process_put_off_waits_on_when_it_leaves() ->
     served.publish(*records(3))
     served.turn()
     assert leased == [0, 1, 2]
-    served.dispatcher.refused(served.owned[0], served.clock.seconds, 5.0, 1, there)
+    served.dispatcher.redelivery.refused(served.owned[0], served.clock.seconds, 5.0, 1, there)
     here = served.consumer("here")
     served.dispatcher.detach(there, Departure.LOST)
     assert served.received(here, 0.0) == [0, 2]
@@ -249,7 +247,7 @@ def test_what_a_consumer_of_another_process_put_off_waits_on_when_it_leaves() ->
 
 
 def test_too_many_unacknowledged_messages_stop_what_is_new_until_half_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
+    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
     served = Served(partitions=2)
     a = served.consumer("a", 8)
     served.publish(*records(8))
@@ -266,8 +264,6 @@ def test_too_many_unacknowledged_messages_stop_what_is_new_until_half_is_done(mo
 def test_a_seek_gives_up_all_that_was_handed_out() -> None:
     served = Served(partitions=2)
     a = served.consumer("a", ack_timeout_s=10.0)
-    came_again: list[int] = []
-    served.dispatcher.came_again = came_again.append
     served.publish(*records(6))
     served.publish(*records(1), partition=1)
     served.turn()
@@ -279,7 +275,6 @@ def test_a_seek_gives_up_all_that_was_handed_out() -> None:
     served.owned[0].intake.stopped = "it cannot be read"
     served.dispatcher.seek(served.owned[0], 1, None)
     assert served.seeks == [(0, 1)]
-    assert came_again == [0]
     assert served.owned[0].slot.forgotten == 1
     assert served.owned[0].intake.stopped is None
     assert [each.feed.slot.number for each in a.queue] == [1]
@@ -346,7 +341,7 @@ def test_delayed_messages_come_at_their_time() -> None:
     now_ms = served.clock.now_ms()
     served.publish(Record(deliver_at_ms=now_ms + 3000), Record(), Record(deliver_at_ms=now_ms + 120_000))
     assert served.received(a, 0.0) == [1]
-    due_s = served.dispatcher.next_due()
+    due_s = served.dispatcher.redelivery.next_due()
     assert due_s == pytest.approx(served.clock.seconds + 3.0, abs=0.2)
     assert served.received(a, 2.8) == []
     assert served.received(a, 0.3) == [0]
@@ -359,7 +354,7 @@ def test_delayed_messages_are_due_now_while_there_is_no_room_for_them() -> None:
     served = Served()
     served.publish(Record(deliver_at_ms=served.clock.now_ms() + 1000))
     served.turn(2.0)
-    assert served.dispatcher.next_due() == served.clock.seconds
+    assert served.dispatcher.redelivery.next_due() == served.clock.seconds
     assert served.dispatcher.has_undelivered()
 
 
@@ -405,8 +400,8 @@ def test_what_was_refused_under_a_former_owner_comes_at_its_time_and_counts_once
     of.replay.update((1, 2))
     of.pass_over(BitMap64([2]))
     said = {1: Nack(1, 1, 3000, 1), 2: Nack(1, 2, 3000, 3), 3: Nack(1, 3, 3000, 0)}
-    served.dispatcher.redeliver_later(of, said)
-    served.dispatcher.redeliver_later(of, {1: Nack(1, 1, 0, 1)})
+    served.dispatcher.redelivery.redeliver_later(of, said)
+    served.dispatcher.redelivery.redeliver_later(of, {1: Nack(1, 1, 0, 1)})
     assert list(of.replay) == [2]
     assert of.redeliveries == {1: 1, 2: 4}
     a = served.consumer("a")
@@ -434,7 +429,7 @@ def test_refusals_within_batches_come_again_to_their_consumer() -> None:
     assert served.received(a, 0.0) == [0] * 4
     served.owned[0].slot.nacks_in_batch.append((served.clock.seconds, 1.0, 0, a, 2, 4))
     served.dispatcher.drain()
-    assert served.dispatcher.next_due() == served.clock.seconds + 1.0
+    assert served.dispatcher.redelivery.next_due() == served.clock.seconds + 1.0
     assert served.received(a, 1.0) == [0]
     assert served.received(b, 1.0) == []
 
@@ -446,7 +441,7 @@ def test_refusals_within_batches_are_forgotten_when_everything_comes_again() -> 
     served.received(a, 0.0)
     served.owned[0].slot.nacks_in_batch.append((served.clock.seconds, 1.0, 0, a, 2, 4))
     served.dispatcher.drain()
-    served.dispatcher.redeliver_all(a)
+    served.dispatcher.redelivery.redeliver_all(a)
     assert served.received(a, 0.0) == [0] * 4
     assert served.received(a, 2.0) == []
 
@@ -466,9 +461,9 @@ def test_what_a_transaction_let_go_of_comes_again() -> None:
     of = served.owned[0]
     of.in_flight.let_go([1])
     of.held.back.add(1)
-    served.dispatcher.deliver_again(of, BitMap64())
+    served.dispatcher.redelivery.deliver_again(of, BitMap64())
     assert served.received(a, 0.0) == [3, 4, 5]
-    served.dispatcher.deliver_again(of, BitMap64([1]))
+    served.dispatcher.redelivery.deliver_again(of, BitMap64([1]))
     served.turn()
     assert [(each.offset, each.redeliveries) for each in a.queue] == [(1, 1)]
 
@@ -489,7 +484,7 @@ def test_chunks_wait_for_others_that_a_former_owner_put_off_where_deliveries_are
     served = Served()
     a = served.consumer("a", dead_letters=Letters(3))
     served.publish(Record(headers={CHUNK: b"0:2:20:u"}), Record())
-    served.dispatcher.redeliver_later(served.owned[0], {1: Nack(1, 1, 100_000)})
+    served.dispatcher.redelivery.redeliver_later(served.owned[0], {1: Nack(1, 1, 100_000)})
     served.save()
     served.turn(61.0)
     assert served.owned[0].cursor.next_unacked == 0
@@ -522,14 +517,14 @@ def test_reading_ahead_ends_with_the_partition(stays_out: bool) -> None:
     for offset in (0, 1):
         of.delayed.set_aside(offset, served.clock.now_ms() + 9000)
     served.turn()
-    assert served.dispatcher.next_due() == served.clock.seconds, "it is under way"
+    assert served.dispatcher.redelivery.next_due() == served.clock.seconds, "it is under way"
     of.stays_out = stays_out
     served.dispatcher.forget(of)
-    assert served.dispatcher.next_due() is None
+    assert served.dispatcher.redelivery.next_due() is None
 
 
 def test_what_was_held_before_stops_nothing_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
+    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
     served = Served()
     a = served.consumer("a")
     served.dispatcher.still_held(served.owned[0], a, dict.fromkeys(range(5), 1), {})

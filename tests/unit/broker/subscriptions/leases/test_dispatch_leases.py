@@ -420,7 +420,7 @@ def test_a_refusal_counts_once_and_only_for_what_its_consumer_holds() -> None:
     mine = next(iter(set(range(20)) - set(leased)))
     owner.hear(1, heard=1, nacks={0: (Nack(1, leased[0], 0), Nack(1, mine, 0))})
     owner.process.dispatcher.drain()
-    owner.process.dispatcher.redeliver_due()
+    owner.process.dispatcher.redelivery.redeliver_due()
     assert owner.owned.redeliveries == {leased[0]: 1}
 
 
@@ -437,7 +437,7 @@ def test_a_refusal_from_before_a_recall_does_not_count() -> None:
     again = owner.leased()
     owner.hear(1, heard=1, nacks={0: (Nack(1, again[0], 0),)})
     owner.process.dispatcher.drain()
-    owner.process.dispatcher.redeliver_due()
+    owner.process.dispatcher.redelivery.redeliver_due()
     assert not owner.owned.redeliveries
 
 
@@ -582,7 +582,7 @@ def test_what_a_consumer_put_off_and_then_gave_back_hides_no_refusal_by_who_has_
     process.dispatcher.dispatch()
     slot.nacks.append((now_s, 60.0, joe.queue.popleft().offset, joe))
     process.dispatcher.drain()
-    process.dispatcher.redeliver_all(joe)
+    process.dispatcher.redelivery.redeliver_all(joe)
     joe.resize(0)
     ann = Inbox(process, "ann")
     ann.resize(20)
@@ -591,7 +591,7 @@ def test_what_a_consumer_put_off_and_then_gave_back_hides_no_refusal_by_who_has_
     refused = ann.queue.popleft().offset
     slot.nacks.append((now_s, 0.0, refused, ann))
     process.dispatcher.drain()
-    process.dispatcher.redeliver_due()
+    process.dispatcher.redelivery.redeliver_due()
     assert refused in owner.owned.replay
 
 
@@ -600,7 +600,7 @@ def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(k
     owner = Owner()
     owner.owned.cursor.leased_from = 0
     lessor = owner.process.leasing.lessor
-    lessor.took_over(0, 1, {})
+    lessor.took_over(owner.owned, {}, {})
     owner.read()
     assert not owner.process.dispatcher.dispatch()
     assert lessor.group_is({"other", owner.process.client_id}, owner.world.now_s + 1) == []
@@ -635,7 +635,7 @@ def test_what_members_say_to_hold_is_recalled_when_a_seek_came_before_their_answ
     owner.owned.cursor.leased_from = 0
     owner.hear(0)
     lessor = owner.process.leasing.lessor
-    lessor.took_over(0, 1, {0: Nack(1, 0, 60_000)})
+    lessor.took_over(owner.owned, {0: Nack(1, 0, 60_000)}, {})
     owner.process.dispatcher.seek(owner.owned, 0, None)
     owner.written()
     owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3])})}, nacks={0: (Nack(1, 4, 60_000),)})
@@ -654,7 +654,7 @@ def test_who_came_after_a_take_over_is_not_waited_for() -> None:
     owner = Owner()
     owner.owned.cursor.leased_from = 0
     lessor, me, now_s = owner.process.leasing.lessor, owner.process.client_id, owner.world.now_s
-    lessor.took_over(0, 1, {})
+    lessor.took_over(owner.owned, {}, {})
     assert lessor.group_is({"other", me}, now_s + 1) == []
     assert lessor.group_is({"other", "late", me}, now_s + 2) == []
     owner.hear(1)  # its first report: it holds nothing
@@ -666,7 +666,7 @@ def test_a_partition_that_waited_too_long_is_read_from_its_beginning() -> None:
     owner = Owner()
     owner.owned.cursor.leased_from = 0
     leasing, members, now_s = owner.process.leasing, {"other", owner.process.client_id}, owner.world.now_s
-    leasing.lessor.took_over(0, 1, {})
+    leasing.lessor.took_over(owner.owned, {}, {})
     owner.process.position = 20
     assert leasing.lessor.group_is(members, now_s + 19) == []
     leasing._go_on(leasing.lessor.group_is(members, now_s + 21))
@@ -738,7 +738,7 @@ def test_a_first_report_that_answers_is_an_answer() -> None:
     owner = Owner()
     owner.owned.cursor.leased_from = 0
     lessor, me, now_s = owner.process.leasing.lessor, owner.process.client_id, owner.world.now_s
-    lessor.took_over(0, 1, {})
+    lessor.took_over(owner.owned, {}, {})
     owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3])})})
     assert lessor.group_is({"other", me}, now_s + 1) == [0]
     assert 3 in owner.owned.in_flight.holders
@@ -784,7 +784,7 @@ def taken_over(*, theirs_is_active: bool) -> Owner:
     owner.owned.cursor.leased_from = 0
     owner.owned.cursor.revision += 1
     owner.save()
-    owner.process.leasing.lessor.took_over(0, 1, {})
+    owner.process.leasing.lessor.took_over(owner.owned, {}, {})
     owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3, 4])})})
     owner.written()
     return owner
@@ -830,7 +830,7 @@ def test_what_is_refused_after_the_answer_brings_all_of_it_again(decided: bool) 
         all_have_answered(owner)
         assert not owner.owned.went_out(5)
     owner.hear(2, nacks={0: (Nack(1, 4, 0),)})
-    owner.process.dispatcher.redeliver_due()
+    owner.process.dispatcher.redelivery.redeliver_due()
     if not decided:
         all_have_answered(owner)
     owner.read()

@@ -1,0 +1,234 @@
+"""Redelivers entries: after negative acknowledgements, ack timeouts, ended transactions, and on request.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchRefusals, HeldHere
+from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
+from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import deliver_again
+from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
+
+
+class LeasedEntries(Protocol):
+    """Entries of other processes' partitions that this process's consumers hold."""
+
+    def held(self, partition: int) -> HeldHere | None: ...
+
+    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        """The consumer received these entries and did not acknowledge them in time."""
+
+
+class Redelivery:
+    """Redelivery for the partitions in `owned`. On Shared and Key_Shared single entries are redelivered. On Exclusive
+    and Failover a partition is rewound: everything unacknowledged of it is redelivered in order.
+
+    `leased`: None where messages go to this process's consumers only.
+
+    Memory: NegativeAcks, BatchRefusals, and the endpoints' AckTimeouts.
+    """
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        fetcher: Fetcher,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: Sequence[Endpoint],
+        nacks: NegativeAcks,
+        reads: RedeliveryReads,
+        leased: LeasedEntries | None,
+    ) -> None:
+        self._shared = handle.type.is_shared
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._endpoints = endpoints
+        self._nacks = nacks
+        self._reads = reads
+        self._leased = leased
+        self._prefetch = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
+        self._batches = BatchRefusals(handle.kafka_topic, fetcher, clock, self._held, self._redeliver_late)
+
+    # Negative acknowledgements ------------------------------------------------------------------------------------
+
+    def drain_batches(self, slots: Iterable[PartitionAcks]) -> None:
+        """Apply negative acknowledgements of messages in batch entries, also of other processes' partitions."""
+        if not self._shared:
+            return
+        for partition, offset in self._batches.drain(slots):
+            if partition in self._owned:
+                self._owned[partition].survived((offset,))
+
+    def drain(self, owned: OwnedPartition) -> None:
+        """Apply the negative acknowledgements of a partition."""
+        slot = owned.slot
+        timed: dict[AckTimeouts, list[int]] = {}
+        for _ in range(len(slot.nacks)):
+            now_s, delay_s, offset, endpoint = slot.nacks.popleft()
+            if endpoint.closed and endpoint not in self._endpoints:
+                continue  # detaching the consumer redelivered its entries; a consumer that is closing still counts
+            holder = owned.holders.get(offset)
+            if not self._shared or (holder is not None and holder.endpoint is endpoint):
+                # A consumer that lost an entry, as by a seek, cannot delay it for the present holder.
+                self.refused(owned, now_s, delay_s, offset, endpoint)
+            if endpoint.ack_timeouts is not None:
+                timed.setdefault(endpoint.ack_timeouts, []).append(offset)
+        for timeouts, offsets in timed.items():
+            timeouts.forget(slot.number, BitMap64(offsets))
+
+    def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
+        """The consumer negatively acknowledged an entry at `now_s` (monotonic). It is redelivered after the delay."""
+        self._nacks.add(now_s, delay_s, owned.number, offset, endpoint)
+        owned.in_flight.set_apart((offset,))
+        owned.survived((offset,))
+
+    def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
+        """Apply negative acknowledgements that consumers sent to a former owner, of entries without a holder.
+
+        The former owner's save may contain some of them: the log can hold a report both before and after that save.
+        """
+        now_s = self._clock.monotonic()
+        waiting = self._nacks.offsets(owned.number).copy()
+        for offset, nack in refusals.items():
+            if offset in waiting or owned.redeliveries.get(offset, 0) > nack.redeliveries:
+                continue
+            if nack.redeliveries:
+                owned.redeliveries[offset] = nack.redeliveries
+            owned.pass_over(BitMap64((offset,)))
+            owned.replay.discard(offset)
+            self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
+            owned.survived((offset,))
+            if owned.guard is not None:
+                owned.guard.still_held((offset,))
+
+    # What is due --------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """The time on the monotonic clock at which the next delayed message or redelivery is due."""
+        if self._prefetch.under_way:
+            return self._clock.monotonic()
+        times = [e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts]
+        times += [self._nacks.next_due(), self._batches.next_due()]
+        for owned in self._owned.values():
+            if owned.delayed:
+                times.append(self._next_delayed(owned.delayed))
+        return min((time for time in times if time is not None), default=None)
+
+    def _next_delayed(self, delayed: DelayedMessages) -> float | None:
+        now_s, due_ms = self._clock.monotonic(), delayed.next_due_ms()
+        if delayed.has_due:
+            return now_s
+        return None if due_ms is None else now_s + (due_ms - self._clock.now_ms()) / 1000
+
+    def redeliver_due(self) -> None:
+        """Redeliver the entries whose negative acknowledgement or ack timeout is due."""
+        for owned in self._owned.values():
+            if owned.delayed:
+                owned.delayed.advance(self._clock.now_ms())
+                self._prefetch.step(owned)
+            if owned.chunks.pending:
+                self._expire_chunks(owned)
+        now = self._clock.monotonic()
+        for partition, holder, offsets in self._nacks.due(now):
+            self._redeliver(partition, offsets, holder)
+        for endpoint in self._endpoints:
+            if endpoint.ack_timeouts is not None:
+                for partition, offsets in endpoint.ack_timeouts.expired(now).items():
+                    whole = self._batches.late(partition, offsets, endpoint) if self._shared else offsets
+                    if whole:
+                        self._redeliver_late(partition, whole, endpoint)
+        self._batches.step()
+
+    def sweep(self) -> None:
+        """Forget negative acknowledgements of entries whose consumers no longer hold them. Call it regularly."""
+        self._batches.sweep()
+
+    def _expire_chunks(self, owned: OwnedPartition) -> None:
+        # A former owner may have delayed a chunk of a message; its other chunks wait for that chunk.
+        if owned.guard is None or not (owned.replay or self._nacks.any_of_nobody(owned.number)):
+            owned.expire_chunks()
+
+    def _held(self, partition: int) -> HeldHere | None:
+        owned = self._owned.get(partition)
+        if owned is None:
+            return None if self._leased is None else self._leased.held(partition)
+        return HeldHere(owned.slot, owned.in_flight, owned.acked_of, owned.redeliveries)
+
+    def _redeliver(self, partition: int, offsets: BitMap64, endpoint: Endpoint | None) -> None:
+        owned = self._owned.get(partition)
+        if owned is None:
+            return
+        if self._shared:
+            owned.redeliver(offsets, endpoint)
+        elif owned.active is None or owned.went_out(offsets.min()):  # even if it is acknowledged, as in Pulsar
+            self.rewind(owned)
+
+    def _redeliver_late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        owned = self._owned.get(partition)
+        if owned is None:
+            if self._leased is not None:
+                self._leased.late(partition, offsets, endpoint)
+        elif self._shared:
+            owned.redeliver(offsets, endpoint)
+        elif owned.active in (None, endpoint.feed(owned.slot)) and not all(
+            owned.is_acknowledged(offset) or offset in owned.held for offset in offsets
+        ):
+            self.rewind(owned)
+
+    # On request ---------------------------------------------------------------------------------------------------
+
+    def deliver_again(self, owned: OwnedPartition, offsets: BitMap64) -> None:
+        """Redeliver unacknowledged entries that transactions no longer hold."""
+        if not offsets:
+            return
+        if self._shared:
+            deliver_again(owned, offsets)
+        elif owned.active is None or owned.went_out(offsets.min()):
+            self.rewind(owned)
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        """Redeliver everything that the consumer holds of this process's partitions, without any delay."""
+        self._batches.forget_consumer(endpoint)
+        for owned in self._owned.values():
+            consumer = endpoint.feed(owned.slot)
+            if self._shared:
+                endpoint.discard(owned.slot)
+                self._nacks.forget_consumer(endpoint, owned.number)
+                owned.redeliver(owned.in_flight.held_by(consumer), endpoint)
+            elif owned.active in (None, consumer):
+                self.rewind(owned)
+
+    def rewind(self, owned: OwnedPartition) -> None:
+        """Redeliver everything unacknowledged of a partition, in order."""
+        self.forget_deliveries(owned)
+        self._consumer.seek(owned.number, owned.rewind())
+
+    def forget_deliveries(self, owned: OwnedPartition) -> None:
+        """Take the partition's messages back from all consumers; they are redelivered, here or by another owner."""
+        owned.slot.forgotten += 1
+        self.forget_delays(owned)
+        self._reads.forget(owned)
+        for endpoint in self._endpoints:
+            endpoint.take_back(owned.slot)
+
+    def forget_delays(self, owned: OwnedPartition) -> None:
+        """Forget the partition's negative acknowledgements and prefetched delayed messages."""
+        self._nacks.forget_partition(owned.number)
+        self._prefetch.forget(owned)
