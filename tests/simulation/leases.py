@@ -606,7 +606,7 @@ class Process:
         world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         self.saver.accept({0: (owned, save)}, DEADLINE)
-        nacked = self.leasing.take_over(owned, DEADLINE)
+        nacked = self.leasing.hand_over.take_over(owned, DEADLINE)
         if world.unsaved_seek is not None:  # its owner did not live to save it
             world.acked |= world.unsaved_seek
             world.unsaved_seek = None
@@ -622,7 +622,7 @@ class Process:
             if former is not self and former.replaced_at is None:
                 former.replaced_at = world.end
         self.dispatcher.count_deliveries()
-        self.leasing.opened(owned, nacked)
+        self.leasing.hand_over.opened(owned, nacked)
         self.dispatcher.choose_active()
         self.position = owned.read_position
 
@@ -657,7 +657,7 @@ class Process:
             return  # the save of the take-over
         if self.world.owner is self:  # a former one may hear late that its save was accepted
             self.world.says_leased = owned.saves.saved.leased_from is not None
-        self.leasing.saved(owned)
+        self.leasing.lessor.saved(owned)
         if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
             troubles = self.world.troubles
             self.leasing.say_all()  # before an operator hears that it is done
@@ -768,7 +768,7 @@ class Process:
 
     def knows_seeks(self) -> bool:
         """What it hands to consumers is not from before one."""
-        return bool(self.owned) or self.leasing._heard_upto >= self.world.recalled_at
+        return bool(self.owned) or self.leasing._inbox.applied_upto >= self.world.recalled_at
 
     def waited(self, delivery: Delivery) -> bool:
         """It lay in the inbox, and is not this process's any more: nobody has told it yet."""
@@ -800,7 +800,7 @@ class Process:
         target = world.rng.randrange(world.end + 1)
         self.dispatcher.drain()
         heard_since = owned.folded_since
-        self.leasing.about_to_seek(owned)
+        self.leasing.hand_over.about_to_seek(owned)
         self.dispatcher.seek(owned, target, None)
         self.position = owned.read_position
         # While it asks who holds what it recalls what they answer: nobody here knows when all have heard that.
@@ -827,7 +827,7 @@ class Process:
         world = self.world
         world.losses += 1
         self.saver.forget()
-        self.leasing.giving_up(owned)
+        self.leasing.hand_over.giving_up(owned)
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         self.slot.forget_acknowledgements()
@@ -845,13 +845,13 @@ class Process:
         """Kafka's group gives it to somebody else, in good order; what its application holds stays with it."""
         world = self.world
         self.dispatcher.drain()
-        self.leasing.keep_what_is_out([0])
+        self.leasing.hand_over.keep_what_is_out([0])
         self.retire()
         owned = self.owned.pop(0)
         if world.troubles and not owned.stays_out:  # nobody could be told: it comes again elsewhere
             self.holds_nothing()
         self.saver.forget()
-        self.leasing.giving_up(owned)
+        self.leasing.hand_over.giving_up(owned)
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         if world.owner is self:
@@ -861,7 +861,7 @@ class Process:
     def retire(self) -> None:
         """Save the partition for its next owner."""
         self.dispatcher.counting.retire([0], orderly=True)
-        self.leasing.retire()
+        self.leasing.hand_over.retire()
         while self.saver.under_way or self.saver.is_unsettled or self.owned[0].dirty:
             self.answer()
             if self.world.owner is not self:

@@ -46,6 +46,10 @@ class LeaseInbox:
         self._bytes = 0
         self._upto = 0
         """Behind the last record that was let in."""
+        self.applied_from: int | None = None
+        """The offset of the first record that the member's loop got."""
+        self.applied_upto = 0
+        """Behind the last record that it applied."""
         self._behind: int | None = None
         """From here on everything is to be read again; what is heard meanwhile is not let in."""
         self._passed_over = 0
@@ -82,6 +86,8 @@ class LeaseInbox:
     def begin(self) -> int:
         """How many there are to be taken in now."""
         self.is_urgent = False
+        if self._records and self.applied_from is None:
+            self.applied_from = self._records[0][0]
         return len(self)
 
     def first(self) -> ReceivedLeaseRecord:
@@ -89,7 +95,9 @@ class LeaseInbox:
 
     def took_in(self) -> None:
         with self._lock:
-            self._bytes -= len(self._records.popleft()[2])
+            offset, _, value = self._records.popleft()
+            self._bytes -= len(value)
+        self.applied_upto = offset + 1
 
     def catch_up(self, now_s: float) -> bool:
         """Read again what there was no room for, a piece at a time. False when something of it is gone from the log:

@@ -27,9 +27,9 @@ from pulsar_on_kafka.broker.subscriptions.leases.members import (
     LeaseMember,
     Recalled,
     SaveNotices,
-    Say,
     TakeOvers,
 )
+from pulsar_on_kafka.broker.subscriptions.leases.outbox import LeaseOutbox
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
@@ -40,7 +40,6 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Lease,
     LeasedEntry,
-    LeaseRecord,
     MemberId,
     Nack,
     Recall,
@@ -67,7 +66,7 @@ class Lessor:
         client_id: str,
         owned: Mapping[int, OwnedPartition],
         dispatcher: Dispatcher,
-        say: Say,
+        outbox: LeaseOutbox,
         *,
         in_order: bool = False,
     ) -> None:
@@ -78,13 +77,11 @@ class Lessor:
         self._client_id = client_id
         self._owned = owned
         self._dispatch = dispatcher
-        self._say_later = say
-        self.hurries = False
-        """Something was said that somebody waits for."""
+        self._outbox = outbox
         self._members: dict[str, LeaseMember] = {}
         self._expelled = Expelled()
         self._take_overs = TakeOvers(client_id)
-        self._saves = SaveNotices(owner, owned, self._say)
+        self._saves = SaveNotices(owner, owned, outbox)
         self.now_s = 0.0
 
     # What there is ------------------------------------------------------------------------------------------------
@@ -200,11 +197,11 @@ class Lessor:
         if report.leaving or not report.consumers or not self._owned:
             return None
         if report.heard.get(self.owner, 0) > 0 or report.member in self._expelled:
-            self._say(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
+            self._outbox.add(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
             return None
         member = LeaseMember(report.member, self.now_s, self.now_s, report.sequence - 1)
         self._members[report.member.client_id] = member
-        self._say(EVERYBODY, Welcome(self.owner, report.member))
+        self._outbox.add(EVERYBODY, Welcome(self.owner, report.member))
         _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
         return member
 
@@ -305,18 +302,14 @@ class Lessor:
 
     # What goes to members -----------------------------------------------------------------------------------------
 
-    def _say(self, partition: int, record: LeaseRecord) -> None:
-        self.hurries = True
-        self._say_later(partition, record)
-
     def _lend(
         self, member: LeaseMember, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
         version, heard = owned.version, owned.acks_known
-        say = self._say if needed else self._say_later
-        say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
+        lease = Lease(self.owner, version, member.id, member.number, consumer, heard, entries)
+        self._outbox.add(partition, lease, urgent=needed)
 
     def _recall(self, member: LeaseMember, partition: int) -> None:
         owned = self._owned.get(partition)
@@ -327,7 +320,7 @@ class Lessor:
         member.number += 1
         member.recalled[partition] = member.number
         version = owned.version
-        self._say(partition, Recall(self.owner, version, member.id, member.number))
+        self._outbox.add(partition, Recall(self.owner, version, member.id, member.number))
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
@@ -409,7 +402,7 @@ class Lessor:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
         self._drop(member, how)
         self._expelled.add(member.id)
-        self._say(EVERYBODY, Expel(self.owner, member.id, why))
+        self._outbox.add(EVERYBODY, Expel(self.owner, member.id, why))
 
     def _drop(self, member: LeaseMember, how: Departure) -> None:
         self._members.pop(member.id.client_id, None)

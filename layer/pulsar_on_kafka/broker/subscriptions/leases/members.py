@@ -3,15 +3,16 @@ what it holds of a partition that was taken over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pulsar_on_kafka.broker.subscriptions.leases.outbox import LeaseOutbox
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
-from pulsar_on_kafka_mapping.state.cursors.lease_records import LeaseRecord, MemberId, Nack, Report, Saved
+from pulsar_on_kafka_mapping.state.cursors.lease_records import MemberId, Nack, Report, Saved
 
 EXPIRY_S: Final = 20.0
 """How long a member may write nothing; it writes every 3 s."""
@@ -56,10 +57,6 @@ class Expelled:
         return member.epoch <= self._epochs.get(member.client_id, 0)
 
 
-Say = Callable[[int, LeaseRecord], None]
-"""(partition, or EVERYBODY; record)."""
-
-
 class SaveNotices:
     """An owner's saves, and which one a member waits for. Whoever acknowledged something by a report, a member or not,
     is told that it is durable.
@@ -67,10 +64,10 @@ class SaveNotices:
     `owned` is the owner's own dictionary, seen from here. Memory: two numbers for each partition.
     """
 
-    def __init__(self, owner: bytes, owned: Mapping[int, OwnedPartition], say: Say) -> None:
+    def __init__(self, owner: bytes, owned: Mapping[int, OwnedPartition], outbox: LeaseOutbox) -> None:
         self.owner = owner
         self._owned = owned
-        self._say = say
+        self._outbox = outbox
         self._announced: dict[int, int] = {}
         self._untold: set[int] = set()
         """Partitions of which reports acknowledged something, or asked for a save, since the last announcement."""
@@ -117,7 +114,7 @@ class SaveNotices:
         self._announced[number] = upto
         if upto >= owned.acks_known:
             self._untold.discard(number)
-        self._say(number, Saved(self.owner, owned.version, upto, owned.folded_since))
+        self._outbox.add(number, Saved(self.owner, owned.version, upto, owned.folded_since))
 
     def _holds(self, owned: OwnedPartition, offset: int) -> bool:
         upto = owned.saved.leased_from

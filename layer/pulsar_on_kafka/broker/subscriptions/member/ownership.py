@@ -82,7 +82,7 @@ class Ownership:
         self.saver = CursorSaver(str(handle), services.store, clock, consumer, owned, handle.meter, self._saved)
         self._journal = journal = services.journal
         self.transactions = TransactionAcks(
-            str(handle), journal, clock, owned, self.saver, dispatcher.redelivery, self._reopen, wake
+            str(handle), journal, clock, owned, self.saver, dispatcher, self._reopen, wake
         )
         self.leasing = leasing
         self.losses = 0
@@ -111,10 +111,10 @@ class Ownership:
         except (errors.StoreError, UnreadableCursor) as failure:
             _log.warning("subscription=%s acknowledgements come too late: %s", self._handle, failure)
         if self.leasing is not None:
-            self.leasing.keep_what_is_out(leaving)
+            self.leasing.hand_over.keep_what_is_out(leaving)
         self._dispatcher.counting.retire(leaving, orderly=True)
         if self.leasing is not None:
-            self.leasing.retire()
+            self.leasing.hand_over.retire()
         try:
             self.saver.settle()
             self.saver.save(leaving)
@@ -235,7 +235,7 @@ class Ownership:
         self.saver.accept({number: (owned, saves[number]) for number, owned in opened.items()}, deadline)
         refused: dict[int, dict[int, Nack] | None] = {}
         if self.leasing is not None:
-            refused = {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}
+            refused = {number: self.leasing.hand_over.take_over(owned, deadline) for number, owned in opened.items()}
         self.transactions.take_over(opened, deadline)
         for number, owned in opened.items():
             owned.meter = self._handle.meter
@@ -249,7 +249,7 @@ class Ownership:
         self._dispatcher.count_deliveries()
         if self.leasing is not None:
             for number, owned in opened.items():
-                self.leasing.opened(owned, refused[number])
+                self.leasing.hand_over.opened(owned, refused[number])
         self._dispatcher.choose_active()
         return opened
 
@@ -271,7 +271,7 @@ class Ownership:
     def _saved(self, owned: OwnedPartition, save: Save) -> None:
         self.transactions.saved(owned, save)
         if self.leasing is not None:
-            self.leasing.saved(owned)
+            self.leasing.lessor.saved(owned)
 
     def _look_for_transactions(self, found: RecoveredCursor, identity: CursorIdentity, deadline: Deadline) -> None:
         """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
@@ -299,7 +299,7 @@ class Ownership:
                 continue
             owned.residency.forget()
             if self.leasing is not None:
-                self.leasing.giving_up(owned)
+                self.leasing.hand_over.giving_up(owned)
             self._dispatcher.forget(owned)
             if self.leasing is not None:
                 self.leasing.gave_up(number)

@@ -129,7 +129,7 @@ class OwnerRequests:
         inside = wish.begun > 0 and offset == wish.offset
         begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if inside else None
         if self._ownership.leasing is not None:
-            self._ownership.leasing.about_to_seek(owned)
+            self._ownership.leasing.hand_over.about_to_seek(owned)
         self._dispatcher.seek(owned, offset, begun)
 
     def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:

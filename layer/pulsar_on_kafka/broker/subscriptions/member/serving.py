@@ -322,7 +322,7 @@ class MemberServing:
             self.detach(endpoint)
         self.dispatcher.counting.retire(self._owned, orderly=True)
         if self.leasing is not None:
-            self.leasing.retire()
+            self.leasing.hand_over.retire()
         try:
             self.save()
         except (errors.StoreError, UnreadableCursor) as failure:

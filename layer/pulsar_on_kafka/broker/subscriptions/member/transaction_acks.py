@@ -26,7 +26,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import Save
-from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery import Redelivery
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -92,7 +92,7 @@ class TransactionAcks:
         clock: Clock,
         owned: Mapping[int, OwnedPartition],
         saver: CursorSaver,
-        redelivery: Redelivery,
+        dispatcher: Dispatcher,
         reopen: Callable[[int], None],
         wake: Callable[[], None],
     ) -> None:
@@ -102,7 +102,7 @@ class TransactionAcks:
         self._clock = clock
         self._owned = owned
         self._saver = saver
-        self._redelivery = redelivery
+        self._dispatcher = dispatcher
         self._reopen = reopen
         self._wake = wake
         self._served: dict[int, _Served] = {}
@@ -234,7 +234,7 @@ class TransactionAcks:
                 again |= each.redeliver
             served.pause_s = _LOOK_FIRST_S
             if again:
-                self._redelivery.deliver_again(served.owned, again)
+                self._dispatcher.redelivery.deliver_again(served.owned, again)
 
     def _send(self, served: _Served, records: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> None:
         served.look_s = inf
@@ -342,7 +342,7 @@ class TransactionAcks:
             self._take(served, reading, self._clock.monotonic())
             again = holding.settle(owned, served.pending)
             for each in again:
-                self._redelivery.deliver_again(owned, each.redeliver)
+                self._dispatcher.redelivery.deliver_again(owned, each.redeliver)
             if not served.pending.unclean:
                 return
             self._saver.settle()

@@ -363,8 +363,9 @@ class Owner:
         self.process.answer()
 
     def written(self) -> list[LeaseRecord]:
-        outbox, self.process.leasing._outbox = self.process.leasing._outbox, []
-        return [record for _, record in outbox]
+        outbox = self.process.leasing._outbox
+        records, outbox._records = outbox._records, []
+        return [record for _, record in records]
 
     def leased(self) -> list[int]:
         """Offsets, of what is handed out now."""
@@ -397,7 +398,7 @@ def test_what_was_told_before_a_seek_and_is_heard_behind_it_does_not_count() -> 
     owner.hear(0)
     owner.save()
     owner.world.deliveries += [(0, b"")] * 9
-    owner.process.leasing.about_to_seek(owner.owned)
+    owner.process.leasing.hand_over.about_to_seek(owner.owned)
     owner.process.dispatcher.seek(owner.owned, 0, None)
     owner.hear(8, acks={0: BitMap64([0])})
     assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (0, 9)
@@ -465,7 +466,7 @@ def test_who_gives_up_in_good_order_has_the_next_owner_ask_where_a_last_word_may
     else:
         owner.process.leasing.lessor.hear(1, Report(LIFE, MEMBER, owner.sequence + 1, leaving=True))
     assert not owner.process.leasing.lessor.has_members
-    owner.process.leasing.retire()
+    owner.process.leasing.hand_over.retire()
     assert (owner.owned.cursor.leased_from is not None) is expelled
 
 
@@ -525,8 +526,8 @@ def test_only_who_has_much_at_hand_and_owns_nothing_can_do_without_hearing() -> 
 def test_somebody_who_wants_no_messages_hears_of_the_save_of_what_it_acknowledges() -> None:
     """It owned the partition before, and owns another one now."""
     owner = Owner()
-    owner.process.leasing._heard_since = 5
-    owner.process.leasing._heard_upto = 9
+    owner.process.leasing._inbox.applied_from = 5
+    owner.process.leasing._inbox.applied_upto = 9
     report = Report(LIFE, MEMBER, 7, acks={0: BitMap64([0])}, leaving=True, save=True)
     owner.process.leasing.lessor.hear(8, report)
     assert owner.process.leasing.lessor.in_use
@@ -620,10 +621,10 @@ def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new
     owner.owned.cursor.leased_from = 0
     refusal = Report(LIFE, MEMBER, 7, heard={OWNER: heard}, nacks={0: (Nack(1, 5, 0),)})
     owner.world.deliveries += [(0, encode(Recall(OWNER, 1, MEMBER, 4))), (EVERYBODY, encode(refusal))]
-    nacked = owner.process.leasing.take_over(owner.owned, DEADLINE)
+    nacked = owner.process.leasing.hand_over.take_over(owner.owned, DEADLINE)
     assert nacked is not None
     assert list(nacked) == ([5] if heard == 4 else [])
-    owner.process.leasing.opened(owner.owned, nacked)
+    owner.process.leasing.hand_over.opened(owner.owned, nacked)
     late = Report(LIFE, MEMBER, 8, heard={OWNER: heard}, nacks={0: (Nack(1, 6, 0),)})
     owner.process.leasing.lessor.hear(len(owner.world.deliveries), late)
     assert list(owner.process.leasing.lessor._take_overs.asked[0].nacked) == ([5, 6] if heard == 4 else [])
@@ -713,7 +714,7 @@ def test_what_was_leased_is_written_before_the_partition_is_given_up() -> None:
     owner.save()
     owner.read()
     owner.process.dispatcher.dispatch()
-    owner.process.leasing.keep_what_is_out([0])
+    owner.process.leasing.hand_over.keep_what_is_out([0])
     said = [decode(value) for _, value in owner.world.deliveries]
     leased = {entry.offset for record in said if isinstance(record, Lease) for entry in record.entries}
     assert leased
