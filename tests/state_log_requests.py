@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from pulsar_on_kafka.base.clock import Clock
@@ -30,7 +31,7 @@ class StateLogRequests:
         self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator)
         self._position: int | None = None
 
-    def begin(self, deadline: Deadline) -> None:
+    def begin(self, wake: Callable[[], None], deadline: Deadline) -> None:
         with suppress(StoreError):
             self._position = self._log.end_offset(TRANSACTION_REQUESTS, self._partition, deadline)
 

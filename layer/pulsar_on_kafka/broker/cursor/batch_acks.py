@@ -36,14 +36,14 @@ class BatchAckSet(NamedTuple):
 class Ledgers(Generic[K, A]):
     """What is known of offsets, by ledger index. Ledgers may be away; then only a summary of each is known."""
 
-    __slots__ = ("_away", "_entries_per_ledger", "_ledgers", "bring_back")
+    __slots__ = ("_away", "_bring_back", "_entries_per_ledger", "_ledgers")
 
-    def __init__(self, entries_per_ledger: int) -> None:
+    def __init__(self, entries_per_ledger: int, bring_back: Callable[[int], None]) -> None:
+        """`bring_back` puts a ledger that is away back in its place (`put_ledger`)."""
         self._entries_per_ledger = entries_per_ledger
         self._ledgers: dict[int, K] = {}
         self._away: dict[int, A] = {}
-        self.bring_back: Callable[[int], None] = _nobody_knows
-        """Puts a ledger that is away back in its place (`put_ledger`)."""
+        self._bring_back = bring_back
 
     def __bool__(self) -> bool:
         return bool(self._ledgers) or bool(self._away)
@@ -76,7 +76,7 @@ class BatchAckSets(Ledgers[dict[int, BatchAckSet], int]):
     def get(self, offset: int) -> BatchAckSet | None:
         index = offset // self._entries_per_ledger
         if index in self._away:
-            self.bring_back(index)
+            self._bring_back(index)
         sets = self._ledgers.get(index)
         return None if sets is None else sets.get(offset)
 
@@ -119,13 +119,13 @@ class BatchAckSets(Ledgers[dict[int, BatchAckSet], int]):
     def items(self) -> Iterator[tuple[int, BatchAckSet]]:
         """Brings every ledger back."""
         for index in tuple(self._away):
-            self.bring_back(index)
+            self._bring_back(index)
         for sets in self._ledgers.values():
             yield from sets.items()
 
     def ledger(self, index: int) -> Mapping[int, BatchAckSet]:
         if index in self._away:
-            self.bring_back(index)
+            self._bring_back(index)
         return self._ledgers.get(index, {})
 
     def put_ledger(self, index: int, sets: Mapping[int, BatchAckSet]) -> None:
@@ -146,7 +146,3 @@ class BatchAckSets(Ledgers[dict[int, BatchAckSet], int]):
         if not sets:
             return 0
         return len(sets) * (_ENTRY_BYTES + next(iter(sets.values())).batch_size // 8)
-
-
-def _nobody_knows(index: int) -> None:
-    raise LookupError(f"ledger {index} is away, and nobody knows where")

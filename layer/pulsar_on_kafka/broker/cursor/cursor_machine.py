@@ -51,9 +51,8 @@ class CursorState:
         if next_unacked < 0:
             raise InvalidCursorPosition(f"a cursor cannot start at offset {next_unacked}")
         self.next_unacked = next_unacked
-        self.deleted = PositionSet(entries_per_ledger)
-        self.batches = BatchAckSets(entries_per_ledger)
-        self.deleted.bring_back = self.batches.bring_back = self._bring_back
+        self.deleted = PositionSet(entries_per_ledger, self._bring_back)
+        self.batches = BatchAckSets(entries_per_ledger, self._bring_back)
         self.loader: Loader | None = None
         """Reads back what is away."""
         self.deliveries: Deliveries | None = None

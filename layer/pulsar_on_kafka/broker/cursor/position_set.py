@@ -6,7 +6,7 @@ owner brings it back (`bring_back`), and what that raises comes out of the call,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -29,10 +29,10 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
 
     __slots__ = ("_floor", "_used", "now_s")
 
-    def __init__(self, entries_per_ledger: int) -> None:
+    def __init__(self, entries_per_ledger: int, bring_back: Callable[[int], None]) -> None:
         if not 1 <= entries_per_ledger <= MAX_ENTRIES_PER_LEDGER:
             raise InvalidOption(f"entries per ledger must be 1 to {MAX_ENTRIES_PER_LEDGER}, got {entries_per_ledger}")
-        super().__init__(entries_per_ledger)
+        super().__init__(entries_per_ledger, bring_back)
         self._used: dict[int, int] = {}
         """When each ledger here was last asked for or changed."""
         self._floor = 0
@@ -150,10 +150,10 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
     def need(self, indexes: Iterable[int]) -> None:
         if self._away:
             for index in self._away.keys() & set(indexes):
-                self.bring_back(index)
+                self._bring_back(index)
 
     def _back(self, index: int) -> BitMap | None:
-        self.bring_back(index)
+        self._bring_back(index)
         return self._ledgers.get(index)
 
     def last_used(self, index: int) -> int:
@@ -197,7 +197,7 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
         size = self._entries_per_ledger
         boundary, entry = divmod(offset, size)
         if entry and boundary in self._away and self._away[boundary].lowest < entry:
-            self.bring_back(boundary)
+            self._bring_back(boundary)
         if boundary > self._floor:
             self._floor = boundary
             for ledgers in (self._ledgers, self._away, self._used):
@@ -237,7 +237,7 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
     def count_below(self, end: int) -> int:
         boundary, entry = divmod(end, self._entries_per_ledger)
         if entry and boundary in self._away and self._away[boundary].highest >= entry:
-            self.bring_back(boundary)
+            self._bring_back(boundary)
         here = sum(
             len(bitmap) if index < boundary else int(bitmap.range_cardinality(0, entry))
             for index, bitmap in self._ledgers.items()

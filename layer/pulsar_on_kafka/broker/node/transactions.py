@@ -173,7 +173,7 @@ class Transactions:
     def _coordinator(self, number: int) -> Coordinator:
         log = CoordinatorLog(self._services.followed_log, number, self._services.clock)
         requests = self._requests.feed(number)
-        coordinator = Coordinator(
+        return Coordinator(
             log,
             self._outcomes,
             requests,
@@ -181,8 +181,6 @@ class Transactions:
             clock=self._services.clock,
             meter=self._services.meters.coordinator(number),
         )
-        requests.wake = coordinator.wake
-        return coordinator
 
     def _remote(self, number: int) -> RemoteCoordinator:
         logs = self._services.transaction_views.coordinators

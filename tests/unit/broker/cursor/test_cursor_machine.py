@@ -85,7 +85,7 @@ def test_a_position_outside_of_the_log_is_refused() -> None:
     with pytest.raises(InvalidCursorPosition, match="-3"):
         CursorState(0, 10).reset(-3)
     with pytest.raises(InvalidOption, match="entries per ledger"):
-        PositionSet(0)
+        PositionSet(0, lambda index: None)
 
 
 def test_a_batch_is_acknowledged_when_its_last_index_is() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from math import inf
 from typing import Final, Protocol
@@ -50,7 +50,7 @@ class RequestFeed(Protocol):
     """Requests of other processes to one coordinator, as they come. For the coordinator's thread, which is woken when
     there is something to take."""
 
-    def begin(self, deadline: Deadline) -> None:
+    def begin(self, wake: Callable[[], None], deadline: Deadline) -> None:
         """Whatever is written from now on is there to be taken; where Kafka does not say where that is, from when it
         can be read."""
 
@@ -178,7 +178,7 @@ class Coordinator:
             Corrupt: a record of the log cannot be read. And what `StateLog` raises.
         """
         self._forget_session()
-        self._requests.begin(deadline)  # first: whoever sees the claim asks again at once
+        self._requests.begin(self.wake, deadline)  # first: whoever sees the claim asks again at once
         state = self._state = self._log.take_over(self._takeover, deadline)
         claim = self._log.must_own()
         self._writing.begin(claim.session, claim.version)

@@ -315,9 +315,10 @@ class TailedRequests:
         self._partition = partition
         self._heard: deque[LogRecord] = deque(maxlen=_MAX_WAITING)
         self._listens = False
-        self.wake: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] | None = None
 
-    def begin(self, deadline: Deadline) -> None:
+    def begin(self, wake: Callable[[], None], deadline: Deadline) -> None:
+        self._wake = wake
         self._tail.listen(self._partition, self, deadline)
         self._listens = True
 
@@ -333,4 +334,5 @@ class TailedRequests:
     def put(self, records: Sequence[LogRecord]) -> None:
         """For the tail's thread."""
         self._heard.extend(records)
-        self.wake()
+        if self._wake is not None:
+            self._wake()

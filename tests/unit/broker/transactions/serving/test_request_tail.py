@@ -18,9 +18,9 @@ def test_what_is_asked_before_the_thread_looks_is_heard() -> None:
     log = MemoryStateLog()
     tail = RequestTail(log, memory_reader(log, TRANSACTION_REQUESTS, threading.Event()))
     first, second = tail.feed(3), tail.feed(4)
-    first.begin(NEVER)  # the thread begins, and waits for records of this one
+    first.begin(lambda: None, NEVER)  # the thread begins, and waits for records of this one
     for number in range(100):
-        second.begin(NEVER)
+        second.begin(lambda: None, NEVER)
         log.append(TRANSACTION_REQUESTS, 4, b"%d" % number, b"", NEVER)
         heard = until(second.take, "the request")
         assert [record.key for record in heard] == [b"%d" % number]
