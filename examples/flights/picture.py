@@ -8,10 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from rich.text import Text
 
 from flights.data import FlightId
@@ -20,11 +17,7 @@ from pulsar_on_kafka.admin import SubscriptionStats
 NEVER = np.inf
 
 _WAITING, _PARTLY, _DONE, _ALARM = "#eceff1", "#f6a623", "#00695c", "#c62828"
-_COLOURS = LinearSegmentedColormap.from_list(
-    "acknowledged", [(0, _WAITING), (0.4, "#fbd38d"), (0.75, _PARTLY), (0.95, "#4db6ac"), (1, _DONE)]
-)
 _SHADES = " ·░▒▓█"
-_ROWS_OF_ALL = 720
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,94 +52,43 @@ def shares(times: np.ndarray, rows: int, moments: np.ndarray) -> np.ndarray:
 
 
 def draw(story: Story, file: Path) -> None:
+    """Draws one panel: acknowledged flights over time, beside Kafka's committed offsets."""
     mpl.use("agg")
-    partitions = [number for number, times in enumerate(story.partitions) if len(times)]
-    sizes = [len(story.partitions[number]) for number in partitions]
-    heights = [max(size / sum(sizes), 0.12) * 4 for size in sizes]
-    figure = Figure(figsize=(12, 9.5), layout="constrained")
-    grid = figure.subplots(len(partitions) + 1, 1, sharex=True, gridspec_kw={"height_ratios": [*heights, 1.2]})
-    image = None
-    for axes, number, size in zip(grid, partitions, sizes, strict=False):
-        image = _draw_partition(axes, story, number, max(12, _ROWS_OF_ALL * size // sum(sizes)))
-    grid[0].legend(loc="lower right", fontsize=8, framealpha=0.9)
-    _draw_backlog(grid[-1], story)
-    for axes in grid:
-        _mark_the_kill(axes, story)
-    grid[0].annotate(
-        "kill -9",
-        (story.killed_at, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="center",
-        color=_ALARM,
-        weight="bold",
-    )
-    if image is not None:
-        bar = figure.colorbar(image, ax=list(grid[:-1]), pad=0.01, aspect=40)
-        bar.set_label("share durably acknowledged")
-        bar.ax.yaxis.set_major_formatter("{x:.0%}")
-    figure.suptitle(
-        f"{sum(sizes):,} flights on a Shared subscription: every acknowledgement is its own, and survives kill -9",
-        weight="bold",
-    )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=110)
-
-
-def _draw_partition(axes: Axes, story: Story, number: int, rows: int) -> AxesImage:
-    times = story.partitions[number]
+    figure = Figure(figsize=(8.3, 3.8), layout="constrained")
+    axes = figure.subplots()
+    times = np.sort(np.concatenate(story.partitions))
     moments = np.linspace(0, story.end, 600)
-    image = axes.imshow(
-        shares(times, rows, moments),
-        origin="lower",
-        aspect="auto",
-        extent=(0, story.end, 0, len(times)),
-        cmap=_COLOURS,
-        vmin=0,
-        vmax=1,
-        interpolation="nearest",
-    )
-    seen = [(at_s, sample.partitions[number].mark_delete + 1) for at_s, sample in story.samples]
-    label = "Kafka's committed offset (mark-delete): it stands before the first hole"
-    axes.plot(*zip(*seen, strict=True), color="black", lw=2, clip_on=False, zorder=3, label=label)
-    axes.set_ylabel(f"partition {number}\nposition", fontsize=9)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k" if value else "0")
-    axes.tick_params(labelsize=8)
-    return image
-
-
-def _draw_backlog(axes: Axes, story: Story) -> None:
-    axes.plot(
-        [at_s for at_s, _ in story.samples],
-        [sample.backlog for _, sample in story.samples],
-        color=_DONE,
-        marker="o",
-        ms=3,
-        lw=1.2,
-        label="unacknowledged, as Kafka holds it (admin.subscription_stats)",
-    )
-    axes.axhline(story.holes, color=_PARTLY, lw=1.5, label=f"flights that never left: {story.holes:,}")
-    axes.annotate(
-        f"Kafka waits {story.first_received[1] - story.killed_at:.1f} s\nfor the dead process",
-        ((story.killed_at + story.first_received[1]) / 2, 0.25),
-        xycoords=("data", "axes fraction"),
-        ha="center",
-        fontsize=8,
-        bbox={"facecolor": "white", "edgecolor": "none"},
-    )
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("backlog", fontsize=9)
+    axes.plot(moments, np.searchsorted(times, moments, side="right"), color=_DONE, lw=2.5)
+    seen = [(at_s, sum(each.mark_delete + 1 for each in sample.partitions)) for at_s, sample in story.samples]
+    axes.plot(*zip(*seen, strict=True), color="black", lw=2)
+    axes.axhline(len(times), color=_PARTLY, lw=1.5)
+    axes.axvline(story.killed_at, color=_ALARM, lw=1.5)
+    axes.axvspan(story.killed_at, story.first_received[1], color=_WAITING, lw=0)
+    pause_s = story.first_received[1] - story.killed_at
+    left = len(times) - story.holes
+    for text, (x, y), colour in (
+        ("kill -9", (story.killed_at, 0.85), _ALARM),
+        (f"no acknowledgement is lost\nnew process after {pause_s:.1f} s", (story.killed_at, 0.3), "black"),
+        (f"{left:,} flights acknowledged one by one", (0, 0.78), _DONE),
+        (f"{story.holes:,} flights never left: they stay unacknowledged", (story.killed_at, 1.03), "#b36b00"),
+        ("Kafka's committed offset stays before the first hole", (story.killed_at, 0.03), "black"),
+    ):
+        axes.annotate(
+            text,
+            (x, y * len(times)),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=colour,
+            fontsize=9,
+        )
+    axes.set_xlim(0, story.end)
+    axes.set_ylim(0, len(times) * 1.12)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k" if value else "0")
     axes.set_xlabel("seconds since the first consuming process was started")
-    axes.tick_params(labelsize=8)
-    axes.legend(loc="upper right", fontsize=8)
-
-
-def _mark_the_kill(axes: Axes, story: Story) -> None:
-    axes.axvline(story.killed_at, color=_ALARM, lw=1.5)
-    axes.axvspan(story.killed_at, story.first_received[1], facecolor="none", edgecolor="#b0bec5", hatch="//", lw=0)
-    axes.set_xlim(0, story.end)
+    axes.set_title(f"{len(times):,} flights on a Shared subscription, with a kill -9 midway", weight="bold")
+    axes.spines[["top", "right"]].set_visible(False)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=160)
 
 
 # The terminal ---------------------------------------------------------------------------------------------------------
