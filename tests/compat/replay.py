@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from pulsar_on_kafka.base.toml import tomllib
 from tests.compat.harness.compare import OURS, Comparison, ScenarioVerdict, compare, read_differences
 from tests.compat.harness.driver import SILENCE_MS, Target
 from tests.compat.harness.history import Ending, SideResult
@@ -20,11 +20,6 @@ from tests.compat.harness.java import known_jars
 from tests.compat.harness.recorded import HOW_TO_RECORD, read_histories
 from tests.compat.harness.runner import Stage
 from tests.compat.harness.scenario import PulsarClient, Scenario
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 LONG: Final = Path(__file__).parent / "long.toml"
 JOBS: Final = 4

@@ -25,10 +25,8 @@ from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE
 from pulsar_on_kafka.broker.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.broker.node.node import acquire
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
-from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
+from pulsar_on_kafka.client.connection.cluster_settings import ConnectionSecurity, chosen_instance, cluster_settings
 from pulsar_on_kafka.client.values.authentication import Authentication
-from pulsar_on_kafka.client.values.service_info import parse_service_url
-from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -65,25 +63,20 @@ class AdminClient(
         instance: str | None = None,
     ) -> None:
         """Arguments as those of `Client`."""
-        address = parse_service_url(service_url)
-        options = dict(kafka_config or {})
-        security = connection_security(
-            tls=address.tls,
-            authentication=authentication,
+        security = ConnectionSecurity(
+            authentication,
             trust_certs_file_path=tls_trust_certs_file_path,
             allow_insecure_connection=tls_allow_insecure_connection,
             validate_hostname=tls_validate_hostname,
-            kafka_protocol=options.get("security.protocol"),
-        )
-        settings = KafkaSettings(
-            address.bootstrap,
-            options,
-            connect_timeout_ms=connection_timeout_ms,
-            security=security,
-            instance=chosen_instance(instance),
         )
         with pulsar_errors():
-            settings.check()
+            settings = cluster_settings(
+                service_url,
+                kafka_config or {},
+                security,
+                chosen_instance(instance),
+                connect_timeout_ms=connection_timeout_ms,
+            )
             connecting = Deadline.after(min(operation_timeout_seconds, connection_timeout_ms / 1000))
             super().__init__(acquire(settings, connecting), operation_timeout_seconds)
 

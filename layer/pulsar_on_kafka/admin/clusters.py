@@ -9,7 +9,7 @@ from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.lookup.listeners import check_listeners
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
-from pulsar_on_kafka.client.connection.connection import chosen_instance
+from pulsar_on_kafka.client.connection.cluster_settings import chosen_instance
 from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import TenantRecord

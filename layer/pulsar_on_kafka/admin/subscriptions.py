@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_transfer import compare_subscription
 from pulsar_on_kafka.broker.node.node import acquire, release
 from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison
-from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId

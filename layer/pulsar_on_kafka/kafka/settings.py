@@ -83,6 +83,8 @@ _COMPRESSION: Final = "compression.type"
 _QUEUE_MESSAGES: Final = "queue.buffering.max.messages"
 _QUEUE_KBYTES: Final = "queue.buffering.max.kbytes"
 
+DEFAULT_CONNECT_TIMEOUT_MS: Final = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
@@ -94,7 +96,7 @@ class KafkaSettings:
     bootstrap: str
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
     client_id: str = "pulsar-on-kafka"
-    connect_timeout_ms: int = 10_000
+    connect_timeout_ms: int = DEFAULT_CONNECT_TIMEOUT_MS
     security: Security = field(default_factory=Security)
     instance: Instance = field(default_factory=Instance)
     """Whose state topics, and groups on them, everything that is made with these settings uses."""

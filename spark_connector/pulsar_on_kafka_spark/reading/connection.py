@@ -10,7 +10,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node, acquire, release
-from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
+from pulsar_on_kafka.client.connection.cluster_settings import ConnectionSecurity, chosen_instance, cluster_settings
 from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
@@ -93,17 +93,10 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
 def driver_settings(options: ReadOptions | WriteOptions, refusal: type[Exception]) -> KafkaSettings:
     """Raises `refusal`: the service URL is none, or the driver's options set what is not theirs to set."""
     try:
-        address = parse_service_url(options.service_url)
-        security = connection_security(
-            tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
-        )
-        settings = KafkaSettings(
-            address.bootstrap, dict(options.driver), security=security, instance=chosen_instance(options.instance)
-        )
-        settings.check()
+        security = ConnectionSecurity(validate_hostname=True)
+        return cluster_settings(options.service_url, options.driver, security, chosen_instance(options.instance))
     except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
         raise refusal(str(wrong)) from wrong
-    return settings
 
 
 def executor_options(options: ReadOptions) -> dict[str, str]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from pulsar_on_kafka.base.toml import tomllib
 
 OURS: Final = Path(__file__).with_name("suite.toml")
 _SHOWN: Final = 300

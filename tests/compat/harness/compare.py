@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from pulsar_on_kafka.base.toml import tomllib
 from tests.compat.harness.history import Ending, SideResult
 from tests.compat.harness.scenario import Scenario
 
@@ -121,11 +121,6 @@ def _difference(pulsar: SideResult, kafka: SideResult) -> str | None:
         return f"only on {name}: {longer[min(len(theirs), len(ours))]}"
     return None
 
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OURS: Final = Path(__file__).parents[1] / "scenarios" / "differences.toml"
 """The reasons for the differences that this package has."""

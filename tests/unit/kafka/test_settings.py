@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 
@@ -77,10 +77,9 @@ def test_what_is_not_the_users_is_named(options: Mapping[str, str], told: str) -
 def test_a_cluster_that_0_2_registered_with_such_an_option_is_reached_as_ever() -> None:
     address = ClusterAddress("kafka://e:9092", {"linger.ms": "5", "client.rack": "r"}, {})
     settings = peer_settings(address, {"sasl.username": "ada"})
-    settings.check()
     assert settings.overrides == {"client.rack": "r", "sasl.username": "ada"}
     with pytest.raises(InvalidOption, match=r"linger\.ms"):
-        peer_settings(address, {"linger.ms": "5"}).check()
+        peer_settings(address, {"linger.ms": "5"})
 
 
 def test_a_producer_is_compressed_as_it_says_or_else_as_the_user_does() -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from pulsar_on_kafka_mapping.state.instances import Instance
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.client.connection.profiles import ResolvedProfile
-    from pulsar_on_kafka.client.values.service_info import ServiceUrl
     from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 PROFILE_VARIABLE: Final = "POK_PROFILE"
@@ -64,14 +63,11 @@ class Settings:
 
     @property
     def bootstrap(self) -> str:
-        return self._address().bootstrap
-
-    def _address(self) -> ServiceUrl:
-        """Raises typer.BadParameter for a URL that is none."""
+        """The cluster's servers. Raises typer.BadParameter for a URL that is none."""
         from pulsar_on_kafka.client.values.service_info import parse_service_url
 
         try:
-            return parse_service_url(self.cluster_url())
+            return parse_service_url(self.cluster_url()).bootstrap
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--url") from error
 
@@ -114,19 +110,17 @@ class Settings:
         return (*where, *(("--instance", self.instance) if self.instance else ()))
 
     def kafka(self) -> KafkaSettings:
-        from pulsar_on_kafka.client.connection.connection import connection_security
-        from pulsar_on_kafka.kafka.settings import KafkaSettings
+        """Settings of the cluster. Raises typer.BadParameter for a URL that is none."""
+        from pulsar_on_kafka.client.connection.cluster_settings import NO_SECURITY, cluster_settings
 
-        address, options = self._address(), dict(self.kafka_config)
-        security = connection_security(tls=address.tls, kafka_protocol=options.get("security.protocol"))
-        return KafkaSettings(
-            address.bootstrap,
-            options,
-            client_id="pok",
-            connect_timeout_ms=CONNECT_TIMEOUT_MS,
-            security=security,
-            instance=Instance(self.instance),
-        )
+        url, instance = self.cluster_url(), Instance(self.instance)
+        try:
+            settings = cluster_settings(
+                url, self.kafka_config, NO_SECURITY, instance, connect_timeout_ms=CONNECT_TIMEOUT_MS
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--url") from error
+        return replace(settings, client_id="pok")
 
 
 class KafkaConfig(Mapping[str, str]):

@@ -1,5 +1,4 @@
-"""The options of a `Client`: their checks, and what they say about the way to Kafka, with the official client's
-arguments about TLS and login as `Security`; whose state is used there; and how a registered cluster is connected to."""
+"""Options of a `Client`: their checks, and the settings of the cluster that follow from them."""
 
 from __future__ import annotations
 
@@ -9,101 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from pulsar_on_kafka.broker.cursor.budget import DEFAULT_BYTES, MIN_BYTES
-from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none, not_yet
+from pulsar_on_kafka.broker.publishing.arguments import not_yet
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
-from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
+from pulsar_on_kafka.client.connection.cluster_settings import ConnectionSecurity, chosen_instance, cluster_settings
+from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.service_info import (
     AutoClusterFailover,
     ServiceInfo,
     ServiceInfoProvider,
-    parse_service_url,
 )
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka_mapping.errors import InvalidInstanceName
-from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
-from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE, Instance
-
-
-def chosen_instance(given: str | None) -> Instance:
-    """Whose state it is: as the environment's POK_INSTANCE says where nothing is `given`.
-
-    Raises:
-        ValueError: it is no string.
-        InvalidConfiguration: no instance can have this name.
-    """
-    check_type_or_none(str, "instance", given)
-    name = os.environ.get(INSTANCE_VARIABLE, "").strip() if given is None else given
-    try:
-        return Instance(name)
-    except InvalidInstanceName as refused:
-        said = f"the environment's {INSTANCE_VARIABLE}: " if given is None else ""
-        raise InvalidConfiguration(f"{said}{refused}") from refused
-
-
-def connection_security(
-    *,
-    tls: bool,
-    authentication: object | None = None,
-    trust_certs_file_path: str | None = None,
-    allow_insecure_connection: bool = False,
-    validate_hostname: bool = False,
-    private_key_file_path: str | None = None,
-    certificate_file_path: str | None = None,
-    kafka_protocol: str | None = None,
-) -> Security:
-    """How to connect. As officially, the host's name is checked only when `validate_hostname` says so.
-
-    Args:
-        kafka_protocol: `security.protocol` of kafka_config, which wins over what follows from the rest.
-
-    Raises:
-        ValueError: an argument has a wrong type.
-        InvalidConfiguration: certificates without TLS.
-    """
-    if authentication is not None and not isinstance(authentication, Authentication):
-        raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
-    for name, flag in (
-        ("tls_allow_insecure_connection", allow_insecure_connection),
-        ("tls_validate_hostname", validate_hostname),
-    ):
-        check_type(bool, name, flag)
-    for name, path in (
-        ("tls_trust_certs_file_path", trust_certs_file_path),
-        ("tls_private_key_file_path", private_key_file_path),
-        ("tls_certificate_file_path", certificate_file_path),
-    ):
-        check_type_or_none(str, name, path)
-    login = authentication.security() if authentication is not None else Security()
-    options: dict[str, str] = {}
-    if tls or (kafka_protocol or "").upper().endswith("SSL"):
-        if tls or validate_hostname:  # kafka_config's own TLS keeps librdkafka's default, which checks
-            options["ssl.endpoint.identification.algorithm"] = "https" if validate_hostname else "none"
-        if allow_insecure_connection:
-            options["enable.ssl.certificate.verification"] = "false"
-        if trust_certs_file_path:
-            options["ssl.ca.location"] = trust_certs_file_path
-        if certificate_file_path:
-            options["ssl.certificate.location"] = certificate_file_path
-        if private_key_file_path:
-            options["ssl.key.location"] = private_key_file_path
-    elif "ssl.certificate.location" in login.options:
-        raise InvalidConfiguration(f"{AuthenticationTLS.__name__} needs TLS: kafka+ssl://host:port")
-    options.update(login.options)
-    sasl = "sasl.mechanisms" in login.options
-    options["security.protocol"] = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
-    return Security(options, login.tokens)
-
-
-def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaSettings:
-    """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
-    options = {**KafkaSettings.of_use(address.kafka_config), **secrets}
-    url = parse_service_url(address.service_url)
-    security = connection_security(tls=url.tls, kafka_protocol=options.get("security.protocol"))
-    return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))
-
+from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 
 DEFAULT_MAX_TOPICS: Final = 200
 """Of a pattern: each is a membership in a Kafka group, which takes 5 threads and 8 open files."""
@@ -255,25 +172,20 @@ class ClientOptions(_Official):
             ValueError: the URL or a security option is wrong.
             InvalidConfiguration: `kafka_config` sets what is not the user's to set, or certificates come without TLS.
         """
-        address = parse_service_url(self.url)
-        given = dict(self.kafka_config or {})
-        security = connection_security(
-            tls=self.use_tls or address.tls,
-            authentication=self.authentication,
+        security = ConnectionSecurity(
+            self.authentication,
+            use_tls=self.use_tls,
             trust_certs_file_path=self.tls_trust_certs_file_path,
             allow_insecure_connection=self.tls_allow_insecure_connection,
             validate_hostname=self.tls_validate_hostname,
             private_key_file_path=self.tls_private_key_file_path,
             certificate_file_path=self.tls_certificate_file_path,
-            kafka_protocol=given.get("security.protocol"),
-        )
-        settings = KafkaSettings(
-            address.bootstrap,
-            given,
-            connect_timeout_ms=self.connection_timeout_ms,
-            security=security,
-            instance=chosen_instance(self.instance),
         )
         with pulsar_errors():
-            settings.check()
-        return settings
+            return cluster_settings(
+                self.url,
+                self.kafka_config or {},
+                security,
+                chosen_instance(self.instance),
+                connect_timeout_ms=self.connection_timeout_ms,
+            )

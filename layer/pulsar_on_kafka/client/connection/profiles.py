@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -26,13 +25,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.toml import tomllib
 from pulsar_on_kafka.client.connection.profile_file import profile_file
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 COMMAND_TIMEOUT_S: Final = 60
 """How long a command may take that tells a secret: it may ask a person."""

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.node.node import Node, acquire, release
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
-from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka.kafka.connecting import nobody_listens
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress

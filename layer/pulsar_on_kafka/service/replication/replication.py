@@ -20,7 +20,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.shared_role import SharedRole
-from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
 from pulsar_on_kafka.service.replication.replicator import ReplicationCounts, ReplicatorSession
 from pulsar_on_kafka_mapping.errors import MappingError
@@ -237,7 +237,6 @@ class Replication(SharedRole):
                 continue
             try:
                 settings = peer_settings(address, self._secrets.get(name, {}))
-                settings.check()
             except (errors.LayerError, ValueError) as failure:
                 _log.warning("cluster=%s nothing is copied there: %s", name, failure)
                 continue

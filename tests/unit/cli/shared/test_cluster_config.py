@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from pulsar_on_kafka.cli.shared.settings import read_cluster_config
-from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 
 US = ClusterAddress("kafka+ssl://us:9093", {"client.rack": "a", "sasl.username": "u"})

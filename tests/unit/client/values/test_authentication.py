@@ -16,7 +16,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.errors import NoCredentials
-from pulsar_on_kafka.client.connection.connection import connection_security
+from pulsar_on_kafka.client.connection.cluster_settings import ConnectionSecurity
 from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
 from pulsar_on_kafka.kafka.settings import KafkaSettings
@@ -25,7 +25,8 @@ SECRET = "hunter2-the-secret"
 
 
 def options(authentication: pulsar.Authentication | None, tls: bool = True, **more: Any) -> dict[str, str]:
-    return dict(connection_security(tls=tls, authentication=authentication, **more).options)
+    protocol = more.pop("kafka_protocol", None)
+    return dict(ConnectionSecurity(authentication, **more).applied(tls=tls, kafka_protocol=protocol).options)
 
 
 def jwt(**claims: Any) -> str:
@@ -185,7 +186,7 @@ def test_an_expired_token_is_told_at_once() -> None:
 
 def test_equal_logins_share_a_node() -> None:
     def identity(login: pulsar.Authentication) -> object:
-        return KafkaSettings("b:1", security=connection_security(tls=True, authentication=login)).identity
+        return KafkaSettings("b:1", security=ConnectionSecurity(login).applied(tls=True)).identity
 
     assert identity(pulsar.AuthenticationToken("a")) == identity(pulsar.AuthenticationToken("a"))
     assert identity(pulsar.AuthenticationToken("a")) != identity(pulsar.AuthenticationToken("b"))
@@ -193,7 +194,7 @@ def test_equal_logins_share_a_node() -> None:
 
 
 def test_raw_options_win_and_another_mechanism_asks_for_no_token() -> None:
-    login = connection_security(tls=True, authentication=pulsar.AuthenticationToken("a"))
+    login = ConnectionSecurity(pulsar.AuthenticationToken("a")).applied(tls=True)
     own = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": SECRET}
     settings = KafkaSettings("b:1", own, security=login)
     found = settings.common()
@@ -207,7 +208,7 @@ def test_raw_options_win_and_another_mechanism_asks_for_no_token() -> None:
 
 @pytest.mark.parametrize("kind", ["producer", "reader", "group_member"])
 def test_every_kind_of_handle_logs_in(kind: str) -> None:
-    security = connection_security(tls=True, authentication=pulsar.AuthenticationBasic("a", "b"))
+    security = ConnectionSecurity(pulsar.AuthenticationBasic("a", "b")).applied(tls=True)
     settings = KafkaSettings("b:1", security=security)
     made = {
         "producer": lambda: settings.producer(compression="none", message_timeout_ms=1, linger_ms=1),
