@@ -75,7 +75,7 @@ def test_a_tenant_moves_and_comes_back(
         before = len(program.received)
         assert worker().switch().step is MigrationStep.SWITCHED
         assert [line.split(" after ")[0] for line in news[-3:]] == [
-            "nobody is on west", "everything is on east, and compared,", "programs go on, on east,",
+            "no program is on west", "everything is on east, and compared,", "programs go on, on east,",
         ]  # fmt: skip
         until(lambda: len(program.received) > before + 200, "the program to go on")
         assert worker().roll_back().step is MigrationStep.ROLLED_BACK

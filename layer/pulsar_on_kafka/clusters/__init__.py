@@ -1,1 +1,1 @@
-"""Tenants on several Kafka clusters: their migration, and the service that says where they are."""
+"""Tenants on several Kafka clusters: their migration, and the service that returns their clusters."""

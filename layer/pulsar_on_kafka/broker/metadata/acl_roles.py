@@ -89,13 +89,13 @@ _ROWS: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
         ("Describe", "group", "{state}__ledger_deletion*"),
     ),
 }
-"""By section of docs/acls.md: operations on a kind of resource, and its name."""
+"""The rows of each section of docs/acls.md: operations on a kind of resource, and its name."""
 
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     section: tuple(Right(operation, kind, name) for operations, kind, name in rows for operation in operations.split())
     for section, rows in _ROWS.items()
 }
-"""By section of docs/acls.md."""
+"""The rights of each section of docs/acls.md."""
 
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
     "producer": ("Producer",),

@@ -37,7 +37,8 @@ def check_cluster_name(name: str) -> str:
 
 
 def check_no_secrets(kafka_config: Mapping[str, str]) -> None:
-    """Raises InvalidOption, naming the option and never its value: whoever may read topics reads the registry."""
+    """Raises InvalidOption, naming the option and never its value: every user who may read topics can read the
+    registry."""
     secret = sorted(name for name in kafka_config if _SECRET.search(name))
     if secret:
         raise errors.InvalidOption(
@@ -86,8 +87,8 @@ class Clusters:
         self._change(deleted, deadline)
 
     def name_local(self, name: str, deadline: Deadline) -> None:
-        """Say what this cluster is called. Raises Refused when it has another name already: what was copied from it
-        carries that one."""
+        """Sets the name of this cluster. Raises Refused when it has another name already: copies from this cluster
+        carry that name."""
         check_cluster_name(name)
 
         def named(known: ClusterRegistry) -> ClusterRegistry:

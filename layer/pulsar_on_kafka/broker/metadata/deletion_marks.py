@@ -37,20 +37,20 @@ class DeletionMarks:
         read: Callable[[TopicName, Deadline], Versioned | None],
         until: Callable[[Callable[[], bool], Deadline], bool],
     ) -> None:
-        """`clock` says the brokers' time. `until`: see `Topics`."""
+        """`clock` returns the brokers' time. `until`: see `Topics`."""
         self._clock = clock
         self._amend = amend
         self._read = read
         self._until = until
 
     def begin(self, topic: OpenedTopic, check: Callable[[], None], deadline: Deadline) -> TopicRecord:
-        """Have it on record that the topic is being deleted, unless `check` raises: then the topic stays. Returns that
-        record; what is left to do is `Topics.finish_deletion`'s.
+        """Records that the topic is being deleted, unless `check` raises: then the topic stays. Returns that record;
+        `Topics.finish_deletion` does the rest.
 
         Raises:
-            NoSuchTopic: the topic was deleted, or deleted and made anew.
-            Refused: another deletion looks at it just now, or this one took longer than its mark holds.
-            Whatever `check` raises.
+            NoSuchTopic: the topic was deleted, or deleted and recreated.
+            Refused: another deletion is checking the topic, or this one took longer than its mark holds.
+            The errors of `check`.
         """
         mark = DeletionMark(secrets.token_hex(8), self._clock.now_ms() + MARK_MS)
 

@@ -36,7 +36,7 @@ def _fields_of(entity: Any) -> tuple[str, ...]:
 
 
 class EntityKeys(Generic[E]):
-    """Keys of one kind (`TopicKey` ...) as the compare-and-set wants them: an entity's own fields, of which the first
+    """Keys of one kind (`TopicKey` ...) in the form of the compare-and-set: an entity's own fields, of which the first
     is its place, then version and attempt."""
 
     def __init__(
@@ -68,19 +68,19 @@ class EntityKeys(Generic[E]):
 
 
 def readable(states: Iterable[Versioned], decode: Callable[[bytes], T]) -> Iterator[T]:
-    """The values of several entities. One that cannot be read is left out, which the log says: it concerns its own
-    entity alone."""
+    """The values of several entities. An unreadable one is skipped and logged: it affects its own entity alone."""
     for state in states:
         try:
             yield decode(state.value)
         except CorruptRecord as failure:
-            _log.warning("offset=%d of a state topic is left out, `pok doctor` tells more: %s", state.offset, failure)
+            _log.warning("offset=%d of a state topic is skipped, `pok doctor` shows more: %s", state.offset, failure)
 
 
 class Entities(Generic[E]):
-    """Thread-safe. An entity's place (the topic's or namespace's name) says in which partition it lies.
+    """Entities of one kind in a state topic. Thread-safe. An entity's place (the topic's or namespace's name) decides
+    its partition.
 
-    Memory: the entities of the partitions that were asked for.
+    Memory: the entities of the partitions in use.
     """
 
     def __init__(
@@ -135,7 +135,8 @@ class Entities(Generic[E]):
         return self._at(partition).remove_dead(versions, deadline) if versions else 0
 
     def touch(self, entity: E, deadline: Deadline) -> None:
-        """Append what changes nothing, for the answer's time: the tombstone of an attempt that nobody made."""
+        """Appends the tombstone of an attempt that does not exist, for the timestamp of the reply. It changes
+        nothing."""
         key = self._keys.encode(entity, 1, secrets.token_hex(16))
         self._log.append(self._topic, self._topic.partition_for(self._keys.place_of(entity)), key, None, deadline)
 

@@ -21,9 +21,9 @@ Describe: TypeAlias = Callable[[Sequence[str], Deadline], Mapping[str, TopicDesc
 """Describes Kafka topics; those that are not there, or may not be seen, are missing."""
 
 CHECK_READ_S: Final = 0.1
-"""Between two checks while records come. Where a topic was deleted a broker refuses the next fetch, and librdkafka
-waits for as long before it fetches again (`fetch.error.backoff.ms`). So records that came within this time after a
-check are of the topic that was checked."""
+"""The interval between two checks while records arrive. After a topic's deletion a broker rejects the next fetch, and
+librdkafka waits for as long before it fetches again (`fetch.error.backoff.ms`). So records within this time after a
+check are of the checked topic."""
 CHECK_CONSUMER_S: Final = 1.0
 """The same for consumers: what they acknowledge of another incarnation changes nothing."""
 _CHECK_IDLE_S: Final = 10.0
@@ -31,7 +31,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 class _Look:
-    """One request about all topics that are asked for until it is sent."""
+    """One request about all topics that callers add until it is sent."""
 
     def __init__(self) -> None:
         self.topics: set[str] = set()

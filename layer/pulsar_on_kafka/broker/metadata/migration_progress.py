@@ -1,8 +1,8 @@
-"""How far a tenant's migration, and its import from Pulsar, are: a record for each tenant, by compare-and-set in the
+"""Progress of a tenant's migration, and of its import from Pulsar: a record for each tenant, by compare-and-set in the
 state topic `tenants`.
 
-Each step is done by comparing both sides, so that whoever comes after a crash does what is left of it; only that it is
-done is on record.
+Each step compares both sides, so that the next worker after a crash does the rest of it; the record contains only the
+completed steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TRANSITIONS: Final[Mapping[tuple[MigrationStep, Event], MigrationStep]] = {
     (_S.SWITCHING, Event.SWITCH): _S.SWITCHING,  # its worker died
     (_S.SWITCHING, Event.SWITCH_ABANDONED): _S.READY,
     (_S.SWITCHING, Event.SWITCH_DONE): _S.SWITCHED,
-    # Nobody has left the source yet: there is nothing to bring back.
+    # All programs are still on the source: there is nothing to roll back.
     (_S.METADATA, Event.ROLL_BACK): _S.ROLLING_BACK,
     (_S.REPLICATING, Event.ROLL_BACK): _S.ROLLING_BACK,
     (_S.PROGRESS, Event.ROLL_BACK): _S.ROLLING_BACK,
@@ -78,10 +78,10 @@ OVER: Final = frozenset({_S.DONE, _S.ROLLED_BACK})
 
 
 def after(record: MigrationRecord, event: Event) -> MigrationRecord:
-    """The record when `event` has happened.
+    """The record after `event`.
 
     Raises:
-        Refused: not legal now; names the tenant, its step and what was asked.
+        Refused: not legal now; names the tenant, its step and the request.
     """
     step = TRANSITIONS.get((record.step, event))
     if step is None:
@@ -123,7 +123,7 @@ class _Steps(Generic[R]):
     def __init__(
         self, entities: Entities[str], decode: Callable[[bytes], R], encode: Callable[[R], bytes], not_begun: str
     ) -> None:
-        """`not_begun`: what is said of a tenant without a record."""
+        """`not_begun`: the error message for a tenant without a record."""
         self._entities = entities
         self._decode = decode
         self._encode = encode
@@ -141,7 +141,7 @@ class _Steps(Generic[R]):
         return record
 
     def _update(self, tenant: str, wanted: Callable[[R | None], R | None], deadline: Deadline) -> R:
-        """`wanted` says what the record shall be; None to leave it."""
+        """`wanted` returns the new record; None to keep the present one."""
 
         def changed(current: Versioned | None) -> bytes | None:
             known = None if current is None else self._decode(current.value)
@@ -152,8 +152,9 @@ class _Steps(Generic[R]):
 
 
 class Imports(_Steps[ImportRecord]):
-    """A worker begins by taking the next number of a run. From then on whoever had a lower one is refused: here before
-    it goes on, and in the logs by the marker that a later one appends (decision 0018, with the run for the epoch).
+    """Records of imports. A worker begins by taking the next number of a run. From then on a worker with a lower number
+    is refused: here before it continues, and in the logs by the marker that a later one appends (decision 0018, with
+    the run for the epoch).
     """
 
     def __init__(self, entities: Entities[str], clock: Clock) -> None:
@@ -173,7 +174,7 @@ class Imports(_Steps[ImportRecord]):
             if known is not None and known.origin != origin:
                 raise errors.Refused(
                     f"tenant {tenant} is imported from {known.origin} ({known.admin_url}): what is here of its topics "
-                    f"cannot be told from what comes from {origin}"
+                    f"cannot be distinguished from copies from {origin}"
                 )
             run = 1 if known is None else known.run + 1
             started_ms = now_ms if known is None else known.started_ms
@@ -190,7 +191,7 @@ class Imports(_Steps[ImportRecord]):
         return self._change(mine, replace(mine, step=step, problem=""), deadline)
 
     def note(self, mine: ImportRecord, problem: str, deadline: Deadline) -> None:
-        """Have it on record what could not be done. Raises Refused: another worker has begun since."""
+        """Records a problem. Raises Refused: another worker has begun since."""
         self._change(mine, replace(mine, problem=problem[:_LONGEST_PROBLEM]), deadline)
 
     def _change(self, mine: ImportRecord, wanted: ImportRecord, deadline: Deadline) -> ImportRecord:
@@ -219,10 +220,10 @@ class Migrations(_Steps[MigrationRecord]):
         return self._update(tenant, lambda known: begun(known, tenant, source, target, now_ms), deadline)
 
     def advance(self, done: MigrationRecord, event: Event, deadline: Deadline) -> MigrationRecord:
-        """Have it on record that `event` has happened in the step that `done` says.
+        """Records `event` in the step that `done` names.
 
         Raises:
-            Refused: not legal now; also when another worker went on meanwhile.
+            Refused: not legal now; also when another worker has advanced meanwhile.
         """
         wanted = after(done, event)
 
@@ -236,7 +237,7 @@ class Migrations(_Steps[MigrationRecord]):
         return self._update(done.tenant, advanced, deadline)
 
     def note(self, record: MigrationRecord, problem: str, deadline: Deadline) -> None:
-        """Have it on record what could not be done; nothing when the migration has gone on."""
+        """Records a problem, unless the migration has advanced."""
 
         def noted(known: MigrationRecord | None) -> MigrationRecord | None:
             if known is None or (known.started_ms, known.step) != (record.started_ms, record.step):

@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 BUILT_IN: Final = ("public/default", "pulsar/system")
 CLUSTER_POLICIES_S: Final = 1.0
-"""How old the cluster's policies may be when a topic is opened; who has it open looks once a second, too."""
+"""The largest age of the cluster's policies when a topic is opened; open topics check them once a second, too."""
 _ALWAYS: Final = (*BUILT_IN, CLUSTER)
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
@@ -100,7 +100,7 @@ class Namespaces:
             return {}
 
     def _of_cluster(self, deadline: Deadline) -> Mapping[str, Any]:
-        """Not older than `CLUSTER_POLICIES_S`: not every topic that is opened pays for reading them."""
+        """The cluster's policies, cached for `CLUSTER_POLICIES_S`, so that not every opened topic costs a reading."""
         now_s = self._clock.monotonic()
         if now_s >= self._cluster_until_s:
             self._cluster = _policies(self._entities.read(CLUSTER, deadline))
@@ -110,9 +110,10 @@ class Namespaces:
     def policies_of(
         self, namespaces: Iterable[str], deadline: Deadline, *, required: bool = False
     ) -> dict[str, Mapping[str, Any]]:
-        """The same for several at once; the cluster's alone for one that does not exist, nothing without the right.
+        """The policies of several namespaces at once; only the cluster's for one that does not exist, empty without the
+        right.
 
-        Raises NotAuthorized instead when they are `required`: what they ask to be kept must not go.
+        Raises NotAuthorized instead when they are `required`: data that they retain must not be deleted.
         """
         names = list(namespaces)
         try:
@@ -174,7 +175,7 @@ class Namespaces:
         return sorted(name for name in self._names(deadline) if name.split("/")[0] == tenant)
 
     def tenants(self, deadline: Deadline) -> list[str]:  # type: ignore[valid-type]  # `list` is the method above
-        """Those that have namespaces, by name."""
+        """Tenants with namespaces, by name."""
         return sorted({name.split("/")[0] for name in self._names(deadline)})
 
     def _names(self, deadline: Deadline) -> set[str]:

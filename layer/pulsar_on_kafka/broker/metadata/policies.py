@@ -16,9 +16,9 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
 CLUSTER: Final = "*"
-"""In the place of a namespace: the policies of the cluster lie beside those of namespaces. No namespace is named so."""
+"""The cluster's policies have this in the place of a namespace. No namespace has this name."""
 MAX_NUMBER: Final = 2**31 - 1
-"""What Pulsar's policies hold."""
+"""The largest number that Pulsar's policies hold."""
 MAX_BYTES: Final = 2**63 - 1
 
 
@@ -37,17 +37,17 @@ class Policy:
     choices: tuple[str, ...] = ()
     undefined: str | None = None
     minimum: int = 0
-    """Of a policy that takes a number."""
+    """The smallest value of a numeric policy."""
     in_bytes: bool = False
     of_cluster: bool = False
-    """It can be set for the cluster alone."""
+    """Whether it can be set for the cluster alone."""
     together: str = ""
     """Policies with the same word here are inherited together: where one of them is set, those that are not have their
     defaults."""
 
     @property
     def takes(self) -> str:
-        """In words, for a message or a help text."""
+        """The accepted values in words, for a message or a help text."""
         if self.kind is int:
             units = " (10K, 1.5M, 20G: times 1024 each)" if self.in_bytes else ""
             return f"a whole number of {self.minimum} to {self.maximum}{units}"
@@ -184,7 +184,7 @@ DELETE_WHILE_INACTIVE: Final = Policy(
     "delete_while_inactive",
     bool,
     False,
-    "topics that nobody uses are deleted",
+    "unused topics are deleted",
     together=_INACTIVE,
 )
 INACTIVE_TOPIC_DELETE_MODES: Final = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
@@ -200,7 +200,7 @@ MAX_INACTIVE_DURATION_SECONDS: Final = Policy(
     "max_inactive_duration_seconds",
     int,
     60,
-    "how long nobody has used it when it is deleted",
+    "how long a topic is unused before it is deleted",
     minimum=1,
     together=_INACTIVE,
 )
@@ -321,7 +321,7 @@ OF_TRANSACTIONS: Final = (
 """Limits of coordinators, see `transactions.coordinator.rules.coordinator_settings`."""
 
 POLICIES: Final[Mapping[str, Policy]] = {each.name: each for each in [*globals().values()] if isinstance(each, Policy)}
-"""What may be set: all of the above."""
+"""All policies above, by name."""
 
 
 def policy_named(name: str) -> Policy:
@@ -402,7 +402,7 @@ def _is_set(policy: Policy, own: Mapping[str, Any]) -> bool:
 
 
 def _with(policy: Policy) -> tuple[Policy, ...]:
-    """It, and those that are inherited together with it."""
+    """The policy, and those that are inherited together with it."""
     if not policy.together:
         return (policy,)
     return tuple(each for each in POLICIES.values() if each.together == policy.together)

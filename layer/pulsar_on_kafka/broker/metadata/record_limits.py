@@ -1,7 +1,7 @@
-"""Kafka's configuration of a data topic limits its records: which may be stored under a key, and how many together.
+"""Kafka's configuration of a data topic limits its records: the records under a key, and the number in a batch.
 
 Where `cleanup.policy` has `compact`, Kafka keeps the newest record of each key. So a record must be one whole message
-under a partition key of its own: every writer of data topics asks `RecordLimits` for that, and for nothing else.
+under a partition key of its own: every writer of data topics checks that with `RecordLimits`.
 """
 
 from __future__ import annotations

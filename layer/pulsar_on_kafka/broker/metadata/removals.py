@@ -1,8 +1,8 @@
 """Removals take data from a topic by the name of its Kafka topic, and Kafka may execute them long after they were sent.
 
-Kafka has no such requests by id. So the topic's record names each of them before it is sent, and no more when it was
-answered. While it names one, the next incarnation of the topic gets another Kafka topic, where the late request finds
-nothing. The same holds for records of producers that did not say that they have stopped.
+Kafka has no such requests by id. So the topic's record names each request from before it is sent until it is answered.
+While it names one, the next incarnation of the topic gets another Kafka topic, where the late request finds nothing.
+The same holds for records of producers that have not reported their end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 REQUESTS_ARRIVE_WITHIN_MS: Final = 3_600_000
 """A request that was not answered may be executed for so long after it was sent, whatever became of its sender."""
 _MAX_LOOK_S: Final = 5.0
-"""Between the note of a request and the request itself."""
+"""The longest time between the note of a request and the request itself."""
 _ANSWERED_WITHIN_S: Final = 5.0
 """A request by the name of a topic that is made anew is waited for so long."""
 
@@ -57,7 +57,7 @@ class Removals:
     """Removes data of topics. Thread-safe."""
 
     def __init__(self, admin: KafkaAdmin, clock: Clock, amend: Amend, look: Look) -> None:
-        """`clock` says the brokers' time."""
+        """`clock` returns the brokers' time."""
         self._admin = admin
         self._clock = clock
         self._amend = amend
@@ -149,11 +149,11 @@ class Removals:
         deadline: Deadline,
     ) -> str:
         """The Kafka topic of the incarnation after `former`, whose record has this version: the `given` one unless a
-        request that names it, or a record, may still arrive. Such a request is waited for.
+        request that names it, or a record, may still arrive. The call waits for such a request.
 
         Args:
-            read: gives the topic's record as it is now.
-            until: asks again until it is so.
+            read: returns the present record of the topic.
+            until: repeats a check until it holds.
         """
 
         def all_answered() -> bool:

@@ -1,6 +1,6 @@
-"""`Tenants`: which cluster has which tenant, by compare-and-set in the state topic `tenants`.
+"""The map of tenants to clusters, by compare-and-set in the state topic `tenants`.
 
-A tenant is ACTIVE on one cluster, or SWITCHING from one to another, and then nobody produces or consumes.
+A tenant is ACTIVE on one cluster, or SWITCHING from one to another, and then no program produces or consumes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TenantMove(str, Enum):
 
 
 _ABSENT: Final = TenantState.REMOVED
-"""What was never there may do what was removed may."""
+"""An absent tenant allows the same moves as a removed one."""
 
 TRANSITIONS: Final[Mapping[tuple[TenantState, TenantMove], TenantState]] = {
     (TenantState.REMOVED, TenantMove.ASSIGN): TenantState.ACTIVE,
@@ -51,12 +51,12 @@ TRANSITIONS: Final[Mapping[tuple[TenantState, TenantMove], TenantState]] = {
 
 
 def moved(record: TenantRecord | None, tenant: str, move: TenantMove, cluster: str = "") -> TenantRecord | None:
-    """The record after a move; None when it is true already.
+    """The record after a move; None when it is the present one.
 
-    `cluster` is where the tenant shall be in the end: for ABANDON_SWITCH the one that it does not leave.
+    `cluster` is the final cluster of the tenant: for ABANDON_SWITCH the one that it does not leave.
 
     Raises:
-        Refused: not legal now; names the tenant, where it is and what was asked.
+        Refused: not legal now; names the tenant, its cluster and the request.
     """
     if _is_true(record, move, cluster):
         return None
@@ -125,7 +125,7 @@ class Tenants:
         return _present(self._entities.read(tenant, deadline))
 
     def place(self, tenant: str, deadline: Deadline) -> TenantRecord | None:
-        """Where the tenant is: its own record, or else that of every other tenant."""
+        """The place of the tenant: its own record, or else that of every other tenant."""
         found = self._entities.read_together((tenant, EVERY_OTHER_TENANT), deadline)
         return _present(found[tenant]) or _present(found[EVERY_OTHER_TENANT])
 

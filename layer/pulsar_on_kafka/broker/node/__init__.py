@@ -1,4 +1,4 @@
-"""What all clients of a process share for one cluster."""
+"""State that all clients of a process share for one cluster."""
 
 from __future__ import annotations
 

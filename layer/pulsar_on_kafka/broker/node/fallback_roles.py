@@ -1,8 +1,8 @@
 """Stand-ins are clients' processes that take a service's roles while there is no service.
 
-Two of them at most, so that one may die, and only those that live long enough. Who has the roles is told by the
-members of the group that shares the maintenance out: their client ids say what they are. Services come and go as they
-like: where one is, the clients' processes leave within a minute.
+There are at most two of them, so that one may die, and only processes that live long enough. The client ids in the
+maintenance group show which members are services and which are stand-ins. Once a service joins, the clients' processes
+leave within a minute.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _log: Final = logging.getLogger(__name__)
 MAX_STAND_INS: Final = 2
 """Processes that stand in at once, of a cluster."""
 FIRST_S: Final = 90.0
-"""A client that lives shorter asks nothing; with up to as much again, by chance."""
+"""The age below which a client sends no requests; a random delay of up to as much is added."""
 EVERY_S: Final = 300.0
 SURE_S: Final = 30.0
-"""How long there must have been no service: one that is started again comes back sooner."""
+"""How long there must have been no service: a restarted one is back sooner."""
 WHILE_S: Final = 30.0
 FORBIDDEN_S: Final = 3_600.0
 LOOK_S: Final = 10.0
-"""How often `look` is to be called; it asks Kafka when that is due."""
+"""How often to call `look`; it queries Kafka when a query is due."""
 _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 
@@ -47,7 +47,7 @@ class StandInMove(Enum):
 
 
 def move(members: Iterable[str], own: str, *, standing: bool) -> StandInMove:
-    """What process `own` is to do, by the client ids of the group's members that are not known to be dead."""
+    """The move of process `own`, by the client ids of the group's members that are not known to be dead."""
     there = list(members)
     if not all(stands_in(client_id) for client_id in there):
         return StandInMove.LEAVE if standing else StandInMove.WAIT
@@ -58,10 +58,10 @@ def move(members: Iterable[str], own: str, *, standing: bool) -> StandInMove:
 
 
 class StandIn:
-    """That of a node, shared by its Clients: as long as one of them calls `look`. Thread-safe.
+    """The stand-in of a node, shared by its Clients, as long as one of them calls `look`. Thread-safe.
 
-    A process that does not stand in asks Kafka every five minutes, and nothing in its first 90 s. One that does asks
-    every half a minute, and has the threads, connections and memory of its roles
+    A process that does not stand in queries Kafka every five minutes, and never in its first 90 s. A stand-in queries
+    it every half a minute, and has the threads, connections and memory of its roles
     (layer/pulsar_on_kafka/service/README.md).
     """
 
@@ -71,7 +71,7 @@ class StandIn:
         begin: Callable[[], RunsRoles],
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """`begin` starts the roles. Asks nothing of Kafka."""
+        """`begin` starts the roles. Sends no request to Kafka."""
         self._services = services
         self._begin = begin
         self._chance = chance
@@ -94,11 +94,11 @@ class StandIn:
             self._users += 1
 
     def unwanted(self) -> None:
-        """By one less; after the last one the roles are left."""
+        """Removes one user of the stand-in; after the last one the roles are left."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._leave("no client of this process wants it to")
+                self._leave("no client of this process requires it")
 
     def look(self) -> None:
         """Look who has the roles, when that is due, and take them or leave them. Takes seconds at most, and nothing
@@ -138,7 +138,8 @@ class StandIn:
         return [member.client_id for member in described.members if not is_over(member.client_id)]
 
     def _may(self) -> bool:
-        """Whether this process has the rights that keeping lists needs; one that has not leaves it to others."""
+        """Whether this process has the rights that keeping lists requires; without them it leaves the role to
+        others."""
         deadline = Deadline.after(_ASK_S)
         instance = self._services.settings.instance
         group, lists = maintenance_group(instance), instance.state_topic(LEDGERS)

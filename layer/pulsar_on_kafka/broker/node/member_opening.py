@@ -36,8 +36,8 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 @dataclass(frozen=True, slots=True)
 class MembershipOptions:
-    """What a membership is to be: under which client id, with which session, and of what topic only what is `compacted`
-    is delivered (all of it where that is empty)."""
+    """Options of a membership: its client id, its session, and the topics of which it delivers only `compacted`
+    messages (all of a topic where that is empty)."""
 
     subscription: Subscription
     session: str
@@ -115,7 +115,7 @@ class _MemberHandle(SubscriptionHandle):
         self._joining = joining
         self._opened = subscription
         self._now = subscription
-        """As it was verified last."""
+        """The subscription as last verified."""
         self._slots: dict[int, PartitionAcks] = {}
         self._floors = {} if topic.name.is_persistent else _floors(services, subscription, deadline)
         self._origin = _origin(services, subscription, deadline)
@@ -184,8 +184,8 @@ class _MemberHandle(SubscriptionHandle):
 
 
 def _origin(services: Services, subscription: Subscription, deadline: Deadline) -> Origin | None:
-    """What a replicated subscription's messages come from; None on one that is not replicated, or in a cluster without
-    a name, of which no other one can know anything."""
+    """The origin of a replicated subscription's messages. None for other subscriptions, or in a cluster without a name,
+    which other clusters cannot refer to."""
     if not subscription.replicated or not subscription.topic.name.is_persistent:
         return None
     local = services.clusters.registry(deadline).local
@@ -193,8 +193,8 @@ def _origin(services: Services, subscription: Subscription, deadline: Deadline) 
 
 
 def _floors(services: Services, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:
-    """The ends of a non-persistent topic's log, when nobody consumes it on this subscription yet; else what those
-    committed who do counts."""
+    """The ends of a non-persistent topic's log while this subscription has no consumer yet; otherwise the positions
+    that its members committed."""
     if any(not is_over(m.client_id) for m in services.admin.describe_group(subscription.group, deadline).members):
         return {}
     return services.admin.end_offsets(subscription.topic.kafka_topic, subscription.served, deadline)

@@ -100,15 +100,15 @@ class Memberships:
         replicated: bool = False,
         non_durable: bool = False,
     ) -> tuple[Subscription, SubscriptionMember]:
-        """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
-        it is one of that partition alone. `properties` of the subscription, and whether it is `replicated`, are put on
-        record (`Subscriptions.remember`). `non_durable`: it is to end with its last consumer. After any error the
-        consumer is not attached.
+        """Attaches a consumer; the first one of a subscription makes this process a member of its group. With
+        `partition` the consumer is attached to that partition alone. `properties` of the subscription, and whether it
+        is `replicated`, are recorded (`Subscriptions.remember`). A `non_durable` subscription ends with its last
+        consumer. After any error the consumer is not attached.
 
         Raises:
-            Refused: it is durable and `non_durable` is asked for, or the other way round.
+            Refused: it is durable and `non_durable` is requested, or the other way round.
             NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again.
-            SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
+            SubscriptionBusy: another consumer or operation holds the subscription exclusively.
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
         with self._shared_member(str(place), name) as shared:
@@ -168,7 +168,7 @@ class Memberships:
         replicated: bool,
         deadline: Deadline,
     ) -> None:
-        """Put on record what an attached consumer says of its subscription, or take the consumer off."""
+        """Records the attached consumer's options of the subscription, or detaches the consumer."""
         assert shared.subscription is not None  # noqa: S101 - the consumer is attached
         try:
             self._services.subscriptions.remember(shared.subscription, properties, replicated, deadline)
@@ -196,9 +196,9 @@ class Memberships:
     def _wait_until_seen(
         self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline
     ) -> None:
-        """Return once the member is seen by those who want the whole topic or would remove it; and once the group shows
-        it on a non-persistent topic: a subscription is there while it has members, and officially it is there when
-        `subscribe` returns."""
+        """Returns once processes that need the whole topic, or would remove it, see the member. On a non-persistent
+        topic it also waits until the group shows the member: such a subscription exists while it has members, and
+        officially it exists when `subscribe` returns."""
         if subscription.partition is not None or subscription.non_durable:
             member.wait_until_assigned(deadline)
             return
@@ -256,7 +256,7 @@ class Memberships:
             if living.union(self._services.subscriptions.joining(subscription, deadline)) - {shared.client_id}:
                 raise errors.SubscriptionBusy(f"subscription {subscription.name} has consumers in other processes")
             if shared.member is not None and shared.member.failure is None:
-                shared.member.wait_until_assigned(deadline)  # who is still joining cannot say good-bye to the group
+                shared.member.wait_until_assigned(deadline)  # a member that is still joining cannot send LeaveGroup
             self._leave(shared, endpoint, deadline, release=False)
             self.delete_subscription(subscription, deadline)
 
@@ -287,15 +287,16 @@ class Memberships:
         deadline: Deadline,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Delete a topic, and, as far as can be done now, its schemas and what the cursors of its subscriptions wrote.
-        The schemas of a Kafka topic that stays, because it was bound, stay with its messages.
+        """Deletes a topic, and, as far as possible now, its schemas and the records of its subscriptions' cursors. A
+        bound Kafka topic keeps its messages and its schemas.
 
-        When this returns there is no such topic; its data goes ledger by ledger after that. At once it goes where
-        somebody is connected, who would not hear of it otherwise, and where no process deletes ledgers.
+        When this returns the topic does not exist; its data is deleted ledger by ledger after that. The data is deleted
+        at once where a client is connected, which would not notice the deletion otherwise, and where no process deletes
+        ledgers.
 
         Args:
-            check: raises where the topic is used, and stays then. What it looks at has to be on record before a program
-                calls `DeletionMarks.await_decision`. None deletes the topic in any case.
+            check: raises where the topic is used; the topic then stays. The records that it checks must be written
+                before a program calls `DeletionMarks.await_decision`. None deletes the topic in any case.
         """
         cursors: list[tuple[Subscription, dict[int, RecoveredCursor]]] = []
         for subscription in subscriptions:
@@ -343,7 +344,7 @@ class Memberships:
         )
 
     def _has_members(self, group: str, deadline: Deadline) -> bool:
-        """False also where that may not be asked."""
+        """Whether the group has members; False also without the right to see them."""
         try:
             members = self._services.admin.describe_group(group, deadline).members
         except errors.NotAuthorized:
@@ -351,8 +352,8 @@ class Memberships:
         return any(not is_over(member.client_id) for member in members)
 
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
-        """Acknowledge these entries by their owners, or by saves where nobody owns a cursor; gives how many requests
-        that took. Raises as `acknowledge_ledgers`."""
+        """Acknowledges these entries through their owners, or by saves where a cursor has no owner; returns the number
+        of requests. Raises the errors of `acknowledge_ledgers`."""
         return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
@@ -390,7 +391,7 @@ class Memberships:
         return gone
 
     def _remove_left_over(self, topic: Topic, name: str, deadline: Deadline) -> None:
-        """What a non-durable subscription of this name has left whose consumers are dead: the next one begins anew."""
+        """Removes a non-durable subscription of this name whose consumers are dead: the next one starts anew."""
         found = self._services.subscriptions.find(topic, name, deadline)
         if found is not None and found.non_durable:
             self.remove_if_unused(found, deadline)
@@ -417,7 +418,7 @@ class Memberships:
         return {key: member for key, member in found.items() if member is not None}
 
     def serves(self, topic: TopicName) -> bool:
-        """Whether this process consumes the topic or a partition of it: true as soon as `subscribe` returns, while the
+        """Whether this process consumes the topic or a partition of it. True as soon as `subscribe` returns, while the
         subscription's group may show its new member only some milliseconds later."""
         return bool(self._live(topic))
 
@@ -433,7 +434,7 @@ class Memberships:
 
     @contextmanager
     def _shared_member(self, topic: str, subscription: str) -> Iterator[_SharedMember]:
-        """Locked; forgotten when nobody consumes by it afterwards."""
+        """The locked membership; forgotten when no consumer uses it afterwards."""
         key = topic, subscription
         while True:
             with self._lock:
@@ -497,7 +498,7 @@ class _SharedMember:
         return subscription, member
 
     def is_of_earlier_incarnation(self, topic: Topic) -> bool:
-        """Whether the membership belongs to a topic that was deleted before `topic` was made under its name."""
+        """Whether the membership belongs to a topic that was deleted before `topic` was created under its name."""
         served = None if self.subscription is None else self.subscription.topic
         return served is not None and served.layout.incarnation < topic.layout.incarnation
 

@@ -28,7 +28,7 @@ _ROLES_S: Final = 5.0
 
 
 class Node(Services, forks.OfOneProcess):
-    """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
+    """This process's presence in one cluster, by `acquire` and `release`; thread-safe."""
 
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
         super().__init__(settings, deadline)
@@ -42,7 +42,7 @@ class Node(Services, forks.OfOneProcess):
         self.users = 0
         self.stand_in = StandIn(self, partial(begin_standing_in, self))
         self.roles: list[RunsRoles] = []
-        """What this process does for the cluster, beside its own producers and consumers."""
+        """The roles of this process in the cluster, beside its own producers and consumers."""
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
         self.abandoned.hold_up(txns)
@@ -64,10 +64,10 @@ _nodes_lock: Final = forks.process_lock()
 
 
 def acquire(settings: KafkaSettings, deadline: Deadline) -> Node:
-    """This process's node for a cluster, made when nobody uses one yet.
+    """This process's node for a cluster; the first call creates it.
 
     Raises:
-        ConnectFailed: no broker answers in time. NotSupportedYet: see `check_threads`.
+        ConnectFailed: no broker replies in time. NotSupportedYet: see `check_threads`.
     """
     check_threads()
     with _nodes_lock:

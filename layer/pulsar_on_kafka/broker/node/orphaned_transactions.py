@@ -1,10 +1,11 @@
-"""Open transactions that hold somebody up although their time is over, or they were decided: nobody serves their
-coordinators, since every program with transactions is gone. Then a process that only reads, or acknowledges, serves
-them, so that they end.
+"""Orphaned transactions block readers although they timed out or were decided: no process runs their coordinators,
+since every program with transactions has ended. A process that only reads or acknowledges then runs the coordinators,
+so that the transactions end.
 
-Differs from Pulsar, where brokers serve coordinators: here nobody needs to be alive that ever began a transaction, only
-somebody whom one holds up. In its time an open one is waited for without looking; after that the group is asked twice a
-second: Kafka keeps dead members for their session, and nobody waits for more than the rest of that.
+Differs from Pulsar, where brokers serve coordinators: here any blocked process may serve them, and no process that ever
+began a transaction needs to be alive. Until its time-out an open transaction is waited for without a check. After that
+the process queries the group twice a second: Kafka keeps dead members for their session, and the wait lasts at most for
+the rest of that.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 
 _log: Final = logging.getLogger(__name__)
 HELD_UP_S: Final = 0.5
-"""How long one holds somebody up before its coordinator's log is read."""
+"""How long a transaction blocks a process before the process reads its coordinator's log."""
 _CHECK_INTERVAL_S: Final = 0.5
-"""How often that is done for one that is over its time while members, dead ones perhaps, are in the group."""
+"""The check interval for a timed-out transaction while the group has members, which may be dead."""
 _UNKNOWN_S: Final = 5.0
-"""How often for one that is over in the log, or was never there, or that this process came to serve."""
+"""The check interval for a transaction that has ended in the log, never existed, or whose coordinator this process now
+runs."""
 _LONGEST_S: Final = 30.0
-"""How often for one that is in its time."""
+"""The check interval for a transaction within its time-out."""
 _FORGOTTEN_S: Final = 10.0
 _LOOKING_S: Final = 20.0
 _MAX_HELD: Final = 1_000
@@ -48,8 +50,8 @@ class Logs(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """A transaction that holds somebody up: when that was said last, and when its coordinator's log is read, on the
-    monotonic clock."""
+    """A transaction that blocks this process: the time of the last report, and the time to read its coordinator's log,
+    on the monotonic clock."""
 
     last_s: float
     look_s: float
@@ -72,7 +74,8 @@ class Abandoned:
         self._closed = False
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
-        """These were just found to be open, and hold somebody up. Returns at once; to be said as long as they do."""
+        """Reports transactions that were just found open and block the caller. Returns at once; to be repeated while
+        they block."""
         now_s = self._clock.monotonic()
         with self._lock:
             self._held = {txn: held for txn, held in self._held.items() if now_s - held.last_s < _FORGOTTEN_S}
@@ -106,10 +109,12 @@ class Abandoned:
                 again_s.update(dict.fromkeys(late, _CHECK_INTERVAL_S))
             elif late and not self._closed:
                 again_s.update(dict.fromkeys(late, _UNKNOWN_S))
-                _log.warning("transaction=%s is due and nobody serves coordinators: this process does", late[0])
+                _log.warning(
+                    "transaction=%s is due and no process runs its coordinator: this process does now", late[0]
+                )
                 self._serve(deadline)
         except LayerError as failure:
-            _log.info("transactions that hold somebody up cannot be looked at: %s", failure)
+            _log.info("blocking transactions cannot be checked: %s", failure)
         finally:
             now_s = self._clock.monotonic()
             with self._lock:
@@ -119,7 +124,7 @@ class Abandoned:
                         self._held[txn].look_s = now_s + min(max(left_s, _CHECK_INTERVAL_S), _LONGEST_S)
 
     def _left_s(self, txns: Collection[TxnId], deadline: Deadline) -> dict[TxnId, float]:
-        """Until each is beyond its time-out; 0 also for one that is decided, and nobody brings it to its end."""
+        """The time until each transaction times out; 0 also for a decided transaction that no process ends."""
         found: dict[TxnId, float] = {}
         now_ms = self._clock.now_ms()
         for coordinator in {txn.coordinator for txn in txns}:

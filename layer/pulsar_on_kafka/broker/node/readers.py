@@ -37,7 +37,7 @@ class Readers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._tails: dict[Tail, str] = {}
-        """With the name of the topic that each reads."""
+        """The tails, each with the name of its topic."""
 
     def open_tail(
         self,
@@ -107,7 +107,7 @@ class Readers:
 def compacted_ranges(
     services: Services, topic: Topic, partitions: Iterable[int], deadline: Deadline
 ) -> dict[int, CompactedRange]:
-    """What a compacted read leaves of these partitions; reads what was compacted of them."""
+    """The messages of these partitions that a compacted read keeps; reads the compacted ranges."""
     ranges: dict[int, CompactedRange] = {}
     for partition in partitions:
         end = topic.compacted_to.get(partition, 0)
@@ -150,7 +150,7 @@ def buffer_access(services: Services, topic: Topic) -> BufferAccess:
 def transactional_records(
     services: Services, topic: Topic, partition: int, start: int, end: int, deadline: Deadline
 ) -> Iterator[MetRecord]:
-    """Those in [start, end) in order, read as far as they are asked for."""
+    """The records in [start, end) in order, read on demand."""
     for batch in services.fetcher.read(topic.kafka_topic, partition, start, end, deadline):
         yield from look_over([record.offset() for record in batch], batch).met
 
@@ -161,5 +161,5 @@ def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionAcks]) -> Pa
     if found is None:
         name = str(topic.name.with_partition(partition)) if topic.partitioned else str(topic.name)
         made = PartitionAcks(name, partition, topic.partition_field(partition), topic.layout)
-        found = slots.setdefault(partition, made)  # two threads that ask at once get the same one
+        found = slots.setdefault(partition, made)  # two threads at once get the same one
     return found

@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_LINGER_MS: Final = 1.0
 _STATE_LINGER_MS: Final = 0.0
-"""Of the state log's own producer: its appends are waited for, and whoever appends together does so in one call."""
+"""Linger of the state log's own producer: callers wait for its appends, and concurrent callers append in one call."""
 _STATE: Final = "state"
 _TAIL_WAIT_MS: Final = 500
 _FIND_TOPIC_S: Final = 30.0
@@ -86,7 +86,7 @@ FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 class ToldToProducers(NamedTuple):
     incarnation: int | None
-    """Of the topic that has the name; None: there is none."""
+    """The incarnation of the topic with the name; None without one."""
     deduplication: bool
     backlog_exceeded: BacklogExceeded | None
     entry_format: str
@@ -103,8 +103,8 @@ class Services:
         self.meters = Meters()
         self._producers: dict[tuple[str, int, str, int | None], KafkaProducer] = {}
         self.state_apart = False
-        """What is written to the state log has a producer of its own. Where coordinators are served, a callback of a
-        program's send must not keep them from hearing of their appends: it may be waiting for them."""
+        """Whether state log records have a producer of their own. Where coordinators are served, a callback of a
+        program's send may wait for appends and must not delay their reports."""
         self._lock = threading.RLock()
         self._names = 0
         self._connect(deadline)
@@ -148,7 +148,7 @@ class Services:
                 if self.has_state_topic(topic, deadline):
                     touch(deadline)
             except errors.NotAuthorized as missing:
-                _log.info("the brokers' time is not told by %s: %s", topic.name, missing)
+                _log.info("no brokers' time from %s: %s", topic.name, missing)
             if self.clock.is_known:
                 return
 
@@ -171,7 +171,7 @@ class Services:
         self.limits = TopicLimits(self.admin, clock.monotonic)
         self.incarnations = IncarnationChecks(self.admin.describe_topics, clock.monotonic)
         self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
-        """The lists of ledgers as this process last read them, for everybody in it who only looks."""
+        """The lists of ledgers as this process last read them, shared by all read-only users."""
         self.subscriptions = Subscriptions(
             Entities(log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, clock, Keeping(place_of=SUBSCRIPTION_KEYS.place_of)),
             self.admin,
@@ -201,7 +201,7 @@ class Services:
             ),
             self.clock,
         )
-        """For state that is read again and again."""
+        """The reader of frequently read state topics."""
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self.has_state_topic)
         self.coordinator_count = CoordinatorCount(self.admin, self.log, self.clock)
@@ -245,14 +245,14 @@ class Services:
             return producer
 
     def give_up_producers(self, use: str, why: errors.LayerError) -> None:
-        """Have no record that such producers have under way stored any more (`KafkaProducer.give_up`). Returns at once,
-        where `producer` may be waiting for a broker."""
+        """Fails all records that such producers have under way (`KafkaProducer.give_up`). Returns at once, where
+        `producer` may wait for a broker."""
         for (_, _, of, _), producer in list(self._producers.items()):
             if of == use:
                 producer.give_up(why)
 
     def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
-        """Whether the policy applies to these topics (without a partition's suffix)."""
+        """Whether the deduplication policy applies to these topics (without a partition's suffix)."""
         return self.applied_to(topics, DEDUPLICATION, deadline)
 
     def told_to_producers(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ToldToProducers]:
@@ -274,8 +274,8 @@ class Services:
         return told
 
     def applied_to(self, topics: Iterable[TopicName], policy: Policy, deadline: Deadline) -> dict[TopicName, Any]:
-        """What counts of a policy for these topics (without a partition's suffix). Without the right to read
-        `namespaces` only what is set for a topic itself does."""
+        """The effective value of a policy for these topics (without a partition's suffix). Without the right to read
+        `namespaces`, only the topic's own value counts."""
         return {
             topic: applied(policy, own, theirs) for topic, (own, theirs) in self._policies_of(topics, deadline).items()
         }
@@ -297,11 +297,11 @@ class Services:
         try:
             return self.producers.end_incarnation(deleting.name, deleting.incarnation, deadline)
         except errors.NotAuthorized as refused:
-            _log.warning("topic=%s its producers are not told that it is deleted: %s", deleting.name, refused)
+            _log.warning("topic=%s its producers get no notice of its deletion: %s", deleting.name, refused)
             return ()
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
-        """Note that these open transactions hold somebody up now; `Node` implements it."""
+        """Reports that these open transactions block the caller now; `Node` implements it."""
         raise NotImplementedError
 
     def member_sharing(
@@ -320,7 +320,7 @@ class Services:
         return GroupConsumer(config, self.log.kafka_name(topic), callbacks, local_peers=local_peers, reserved=True)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
-        """Whether it exists. To read it would make it."""
+        """Whether the state topic exists. Reading it would create it."""
         return self.admin.describe_topic(self.log.kafka_name(topic), deadline) is not None
 
     def unique_name(self) -> str:

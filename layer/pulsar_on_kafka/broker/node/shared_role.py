@@ -1,4 +1,4 @@
-"""A role that services share out by a Kafka group: whoever is assigned partition i of a state topic does its part i."""
+"""A role that services share by a Kafka group: the member with partition i of a state topic does part i."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SharedRole:
     """Ends the name of the group."""
     thread: ClassVar[str]
     turns: ClassVar[str]
-    """What its rounds are called in metrics."""
+    """The name of its rounds in metrics."""
     failing: ClassVar[str]
-    """What the log says when a round fails."""
+    """The log message when a round fails."""
     without: ClassVar[str]
-    """What this process does not do while it may not be in the group."""
+    """The log's description of the work that this process omits while it may not join the group."""
 
     def __init__(self, node: Node, member: str, every_s: float, retry: Retry) -> None:
         self._node = node
@@ -38,7 +38,7 @@ class SharedRole:
         self._lock = threading.Lock()
         self._assigned: set[int] = set()
         self._lost: set[int] = set()
-        """Revoked, until somebody looks."""
+        """Revoked partitions that were not handled yet."""
         self._worker = Worker(self.thread, self._run, self.failing, retry=retry)
 
     def begin(self) -> None:

@@ -45,9 +45,9 @@ _REQUESTS_WAIT_MS: Final = 500
 
 
 class Transactions:
-    """Thread-safe; joins nothing before somebody asks for a client. A node has one.
+    """The transactions of a node. Thread-safe; it joins no group before the first client is requested.
 
-    Memory: of each coordinator served here what `CoordinatorSettings` says, of each other one that was asked its state.
+    Memory: see `CoordinatorSettings` for each coordinator served here; the state of each other coordinator in use.
     """
 
     def __init__(self, services: Services) -> None:
@@ -80,7 +80,7 @@ class Transactions:
         self.limits: Mapping[str, Any] = {}
         """Policies of transactions that count for this process instead of the cluster's. To be set before it joins."""
         self.settings = CoordinatorSettings()
-        """Of the coordinators of this process, from `join` on."""
+        """Settings of this process's coordinators, from `join` on."""
 
     def join(self, deadline: Deadline) -> None:
         """Make this process one of those that serve coordinators, and wait for its share, within `deadline`.
@@ -103,7 +103,7 @@ class Transactions:
             wait_until(self._serves_its_share, deadline.at_most(_SERVING_S))
 
     def _settings_now(self, deadline: Deadline) -> CoordinatorSettings:
-        """Without the right to read the cluster's policies, or an answer, what counts where none are set."""
+        """The current settings; the defaults without the right to read the cluster's policies, or without a reply."""
         try:
             return coordinator_settings(self.limits, self._services.namespaces.policies(CLUSTER, deadline))
         except (NotAuthorized, StoreError) as failure:
@@ -123,16 +123,16 @@ class Transactions:
         return TransactionClient(self._access, self._services.clock)
 
     def end(self, txn: TxnId, *, commit: bool, deadline: Deadline) -> None:
-        """End a transaction that some program began. This process serves coordinators for it only when none does.
+        """Ends a transaction that any program began. This process runs coordinators for it only when no other does.
 
-        Raises as `RemoteCoordinator.ask`, and Closed.
+        Raises the errors of `RemoteCoordinator.ask`, and Closed.
         """
         if not self.served(deadline):
             self.join(deadline)
         self._access.ask(txn.coordinator, End(txn, commit), deadline)
 
     def served(self, deadline: Deadline) -> bool:
-        """Whether any process is in the group that serves coordinators. Raises StoreErrors."""
+        """Whether the group that serves coordinators has any member. Raises StoreErrors."""
         group = coordinators_group(self._services.settings.instance)
         return bool(self._services.admin.describe_group(group, deadline).members)
 
@@ -153,8 +153,8 @@ class Transactions:
         return RoleState(RoleName.TRANSACTIONS.value, joined, len(self.owned()), tuple(dead), turns)
 
     def state_sizes(self) -> tuple[int, int]:
-        """How many buffer entries, and how many acks and ENDs, are on record in the partitions that this process
-        cleans, when it last did."""
+        """The number of buffer entries, and of acks and ENDs, in the partitions that this process cleans, at the last
+        cleaning."""
         return self._upkeep.sizes.totals()
 
     def close(self, deadline: Deadline) -> None:

@@ -27,12 +27,12 @@ from pulsar_on_kafka_mapping.state.traffic import Traffic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What a producer applies with. `send_timeout_ms`, in `options`, and `compression` choose its Kafka producer."""
+    """The application of a producer. `send_timeout_ms`, in `options`, and `compression` choose its Kafka producer."""
 
     name: str | None
     """None: one is made up, if there is no `former_name`."""
     former_name: str | None = None
-    """One that was made up when the same producer was opened before."""
+    """The generated name under which the same producer was opened before."""
     comes_again: bool = False
     """The producer may be opened again by the name that was made up, also by another process: where the topic
     deduplicates, that is claimed like one that was given, and what it stored is kept on record."""
@@ -43,16 +43,16 @@ class Application:
     chunked: bool = False
     """A message too big for one record goes in chunks."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """For operators to see."""
+    """Properties that operators see."""
     use: str = ""
     """Producers of another use have Kafka producers of their own (`Node.give_up_producers`)."""
     topic_epoch: int | None = None
-    """What an exclusive one was told when it was opened before (`Membership.topic_epoch`)."""
+    """The topic epoch that an exclusive producer got when it was opened before (`Membership.topic_epoch`)."""
     traffic: Callable[[], Traffic | None] = lambda: None
-    """What a gateway counts of its client's producer; of others nobody does."""
+    """The traffic that a gateway counts for its client's producer; None for other producers."""
 
     def kafka(self, node: Node, batch_bytes: int | None = None) -> KafkaProducer:
-        """What its records go through; shared with others of the same wishes."""
+        """The Kafka producer for its records; shared with producers of the same options."""
         return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use, batch_bytes)
 
     def within(self, limits: RecordLimits) -> Application:
@@ -75,7 +75,7 @@ class Application:
         return self.comes_again and self.former_name is not None and is_fenced(self.former_name)
 
     def needs_headers(self) -> bool:
-        """Its messages can be read by nobody who does not look at headers."""
+        """Whether a reader that ignores headers cannot read its messages."""
         return self.options.batching is not None or self.chunked or self.options.sealer is not None
 
 

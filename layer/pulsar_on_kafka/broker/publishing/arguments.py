@@ -47,6 +47,6 @@ def check_range(name: str, value: int, least: int, most: int | None = None) -> N
 
 
 def not_yet(feature: str, *, when: bool) -> None:
-    """Raises NotSupported naming `feature`, when it is asked for."""
+    """Raises NotSupported naming `feature` when it is requested."""
     if when:
         raise NotSupported(f"{feature}: not in this version")

@@ -1,4 +1,4 @@
-"""A batch collects messages for one record, and tells their senders what became of it."""
+"""A batch collects messages for one record, and reports the record's outcome to their senders."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class BatchesInFlight(SendsInFlight):
         return self.taken - self.answered_messages()
 
     def has_room(self) -> bool:
-        """For one more message; in the producer's gate. Where callbacks are slower than Kafka, senders wait for them,
-        and a callback that sends does not."""
+        """Whether one more message fits; called in the producer's gate. Where callbacks are slower than Kafka, senders
+        wait for them, except a callback that sends."""
         done = self.released if self.kafka.callbacks.is_own_thread() else self.answered_messages()
         return self.taken - done < self._limit
 
@@ -115,18 +115,18 @@ class OutgoingBatch:
         self.next_sequence = first_sequence
         """The id of the next message, if it is regular."""
         self.marks = marks
-        """Headers of the record that say nothing of the single message."""
+        """The record's headers that do not depend on the single message."""
         self.payloads: list[bytes | None] = []
         self.callbacks: list[SendCallback | None] = []
         self.alone: tuple[bytes | None, MessageMetadata] | None = None
         """Key and metadata of a message that goes into a record of its own, which is no batch."""
         self.stamp: Callable[[], int] | None = None
-        """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error.
+        """Returns the record's timestamp in milliseconds when the record is handed to Kafka; may refuse with an error.
         None: now."""
         self.reported = False
         """Kafka has answered; callbacks may not have returned."""
         self._fail: Callable[[SendCallback | None], None] | None = None
-        """What a sender's callback hears of the record's failure."""
+        """Reports the record's failure to a sender's callback."""
         self._offset: int | None = None
         self._keys: list[bytes | None] | None = None
         self._ordering_keys: list[bytes | None] | None = None
@@ -221,7 +221,7 @@ class OutgoingBatch:
         self._answered()
 
     def refused(self, fail: Callable[[SendCallback | None], None]) -> None:
-        """Kafka did not take the record: `fail(callback)` tells each sender."""
+        """Handles a record that Kafka rejected: calls `fail(callback)` for each sender."""
         self._fail = fail
         self._answered()
         self.in_flight.kafka.make_calls()
@@ -261,7 +261,7 @@ class OutgoingBatch:
                     callback(_OK, BatchedMessageId(self.origin, offset, index, count))
                 else:
                     callback(_OK, StoredMessageId(self.origin, offset))
-            except Exception:  # the application's; its neighbours hear of theirs nevertheless
+            except Exception:  # the application's; the other senders get their reports nevertheless
                 _log.exception("producer=%s a send callback failed", self.origin.topic)
 
 
@@ -280,7 +280,8 @@ class Container:
         self.size_bytes = 0
         self.opened_s = 0.0
         self.marks: Sequence[tuple[str, bytes]] = ()
-        """Of its batches: what has others, another schema version say, goes into the next ones."""
+        """The headers of its batches; a message with other headers, another schema version say, starts the next
+        batch."""
 
     def take(self) -> list[OutgoingBatch]:
         """The batches, in the order of their first messages; the container is empty then."""

@@ -34,7 +34,7 @@ from pulsar_on_kafka_mapping.records.message_record import MessageMetadata
 from pulsar_on_kafka_mapping.records.record_headers import PRODUCER
 
 _PER_MESSAGE_BYTES: Final = 8
-"""What a message takes in a batch besides its content, at most; a batch of empty messages ends, too."""
+"""The largest overhead of a message in a batch besides its content; a batch of empty messages ends, too."""
 _LONG_MAX: Final = 2**63 - 1
 
 
@@ -87,7 +87,7 @@ class Batching(OfOneProcess):
         self._timed = False
         self._spread = routing.spread
         self._unkeyed = routing.spread(None)
-        """Where messages without a key go until that partition's batch is full."""
+        """The partition of messages without a key until its batch is full."""
 
     def send(
         self,
@@ -104,8 +104,8 @@ class Batching(OfOneProcess):
         deliver_after: timedelta | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """Put one message into a batch; the callback hears of it when the batch is stored. Arguments and answers as of
-        `Producer.send_async`, which this is."""
+        """Puts one message into a batch; the callback is called when the batch is stored. Arguments and replies are
+        those of `Producer.send_async`, which this is."""
         payload: bytes | None = None
         key: bytes | None = None
         if (
@@ -304,9 +304,9 @@ class Batching(OfOneProcess):
         self._publish_ready(calls=False)  # a callback that sends and waits would wait for this thread
 
     def _publish_ready(self, *, calls: bool = True) -> None:
-        """Hand sealed batches to librdkafka, in order. `calls` as of `poll_inline`.
+        """Hands sealed batches to librdkafka, in order. `calls`: see `poll_inline`.
 
-        Waits outside of the gate: whoever serves delivery reports may be calling back somebody who sends.
+        Waits outside of the gate: the thread that serves delivery reports may be running a callback that sends.
         """
         while self._ready:
             with self._gate:
@@ -339,7 +339,7 @@ class Batching(OfOneProcess):
             every = [(PRODUCER, outlet.header % batch.first_sequence), *batch.marks, *headers]
             at_ms = 0 if batch.stamp is None else batch.stamp()
             outlet.produce(outlet.kafka_topic, value, key, batch.partition, batch, None, at_ms, every)
-        except Exception as refused:  # by librdkafka, or by what stands before it: its senders hear why
+        except Exception as refused:  # by librdkafka, or by a check before it: its senders get the reason
             return refused
         return None
 
@@ -361,12 +361,12 @@ class Batching(OfOneProcess):
     # Deduplication ------------------------------------------------------------------------------------------------
 
     def ask_deduplication(self) -> None:
-        """Have every batch pass deduplication; ids are given and judged when a message joins its batch."""
+        """Routes every batch through deduplication; ids are given and judged when a message joins its batch."""
         self._outlet.deduplicate()
 
     def set_deduplication(self, *, active: bool) -> None:
-        """Have it judge from now on, or no more. Every batch goes out under the rule that its messages joined it
-        under."""
+        """Switches the judging of deduplication on or off. Every batch is sent under the rule that its messages joined
+        it under."""
         while True:
             with self._gate:
                 if not self._ready and not self._open:
@@ -383,7 +383,7 @@ class Batching(OfOneProcess):
     # Waiting ------------------------------------------------------------------------------------------------------
 
     def _wait_for_room(self, callback: SendCallback | None) -> bool:
-        """True when there may be room again; False when the sender was told that the queue is full."""
+        """True when there may be room again; False when the sender got the error that the queue is full."""
         outlet = self._outlet
         if outlet.closed:
             raise outlet.is_closed()
@@ -399,7 +399,8 @@ class Batching(OfOneProcess):
         while True:
             with self._gate:
                 self._seal_all()
-                # Now, not later: what a callback sends from now on may lie in a batch that nobody seals for long.
+                # Evaluated now: messages that a callback sends from now on may lie in a batch that is not sealed for
+                # long.
                 sent = [(each, each.sent()) for each in (*outlet.former, outlet.in_flight)]
             self._publish_ready()
             left = sum(each.wait_for(those, deadline) for each, those in sent)
@@ -414,7 +415,8 @@ def _sticky_key(key: bytes | None, metadata: MessageMetadata | None) -> bytes | 
 
 
 def _goes_alone(metadata: MessageMetadata) -> bool:
-    """It has something that only a record has, not a message of a batch. Source: ProducerImpl::canAddToBatch."""
+    """Whether the message has a property that only a record can carry, not a message of a batch. Source:
+    ProducerImpl::canAddToBatch."""
     return (
         metadata.deliver_at_ms is not None
         or metadata.replicate_to is not None
@@ -424,7 +426,7 @@ def _goes_alone(metadata: MessageMetadata) -> bool:
 
 
 def _check_fits(metadata: MessageMetadata) -> None:
-    """What one message of a batch has must not keep the others from being written."""
+    """Rejects a message whose metadata would prevent the rest of its batch from being written."""
     if metadata.event_time_ms > _LONG_MAX:
         raise TypeError(f"event_timestamp must be at most {_LONG_MAX}, got {metadata.event_time_ms}")
     for name, value in metadata.properties.items():

@@ -57,7 +57,7 @@ def record_limit(admin: KafkaAdmin, kafka_topic: str, deadline: Deadline) -> int
 
 
 class ChunkedSend:
-    """One message under way in several records. Its sender hears once, when all of them were answered.
+    """One message under way in several records. Its sender gets one report, when all records were answered.
 
     Memory: two offsets and a count; the chunks are in librdkafka's queue.
     """
@@ -67,7 +67,7 @@ class ChunkedSend:
         self.callback = callback
         self.failure: PulsarException | None = None
         self.admitted: tuple[int, int] | None = None
-        """Partition and sequence id, where deduplication is to hear how it ended."""
+        """Partition and sequence id for the report to deduplication."""
         self._unanswered = chunks
         self._ends: dict[bool, NativeMessageId] = {}
         self._lock = threading.Lock()
@@ -84,11 +84,11 @@ class ChunkedSend:
             return self._unanswered == 0
 
     def last_offset(self, origin: PartitionOrigin) -> int | None:
-        """Of the last chunk, where it is known."""
+        """The offset of the last chunk, where it is known."""
         return _offset(origin, self._ends.get(True, NO_ID))
 
     def message_id(self, origin: PartitionOrigin) -> NativeMessageId:
-        """NO_ID when a retry found a chunk stored already, whose offset nobody knows then."""
+        """NO_ID when a retry found a chunk already stored: its offset is unknown then."""
         first, last = (_offset(origin, self._ends[end]) for end in (False, True))
         return NO_ID if first is None or last is None else ChunkedMessageId(origin, first, last)
 
@@ -156,7 +156,7 @@ class Chunking:
     def _send_if_new(
         self, pieces: Sequence[bytes], tickets: list[Ticket], message: ReadyMessage, send: ChunkedSend
     ) -> None:
-        """Where the message was stored before, or is under way, its sender hears so."""
+        """Sends a new message; the sender of a message that was stored before or is under way gets that result."""
         assert message.sequence_id is not None  # noqa: S101 - `put` gave it one
         txn = None if message.metadata is None else message.metadata.txn
         deduplication, partition = self._outlet.admitted.deduplication, message.partition
@@ -189,7 +189,7 @@ class Chunking:
         return self._record_bytes - used
 
     def _tickets(self, count: int, callback: SendCallback | None) -> list[Ticket]:
-        """One for each chunk; none when the sender was told that they cannot be had."""
+        """One ticket for each chunk; an empty list when the sender got the error that none are left."""
         most = self._outlet.max_pending
         if count > most:  # blocking would never end
             name = self._outlet.admitted.name
@@ -223,7 +223,7 @@ class Chunking:
         total = sum(map(len, pieces))
         try:
             now_ms = time.time_ns() // 1_000_000 if message.stamp is None else message.stamp()
-        except Exception as refused:  # the transaction's time is over, say: the sender hears why
+        except Exception as refused:  # the transaction timed out, for example: the sender gets the reason
             self._refused(refused, tickets, send, origin, first=True)
             return
         for number, piece in enumerate(pieces):
@@ -242,7 +242,7 @@ class Chunking:
                 self._produce(
                     outlet.produce if count == 1 else outlet.produce_admitted, piece, message, ticket, now_ms, headers
                 )
-            except Exception as refused:  # by librdkafka, or by what stands before it: the sender hears why
+            except Exception as refused:  # by librdkafka, or by a check before it: the sender gets the reason
                 self._refused(refused, tickets[number:], send, origin, first=number == 0)
                 return
         outlet.kafka.poll_inline()
@@ -278,7 +278,7 @@ class Chunking:
             self.failed(send, failure, len(unsent), origin)
 
     def failed(self, send: ChunkedSend, failure: PulsarException, chunks: int, origin: PartitionOrigin) -> None:
-        """So many chunks are not stored."""
+        """Counts this number of chunks as not stored."""
         send.failure = send.failure or failure
         if send.answered(chunks):
             self.answer(send, origin)

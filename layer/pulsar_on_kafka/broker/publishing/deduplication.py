@@ -39,7 +39,7 @@ ASSIGN: Final = -1
 """The sequence id of a message that gets one when it is its turn."""
 NOTE_EVERY_S: Final = 5.0
 NOTE_AFTER: Final = 10_000
-"""What is stored is noted anew when a partition got so many records, of anybody, since the last time."""
+"""The stored sequence ids are saved again after this number of records, of any producer, in a partition."""
 
 _RECOVER_S: Final = 30.0
 _POLL_MASK: Final = 127
@@ -61,7 +61,8 @@ Sendable = Callable[[Any, Any], None]
 
 
 class _Waiting(NamedTuple):
-    """A duplicate of what is under way: its transaction, who is to hear, the last failure of another one."""
+    """A duplicate of a message under way: its transaction, its receiver of the result, the last failure of another
+    duplicate."""
 
     sequence: int
     txn: TxnId | None
@@ -106,7 +107,7 @@ class Deduplication:
         self.active = False
         """Otherwise every message goes through as it is."""
         self._next: dict[int, int] = {}
-        """By partition, the id of the next message that has none of its own, of a producer without batching."""
+        """The next sequence id, by partition, of messages without one, for a producer without batching."""
 
     # Beginning and ending -----------------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ class Deduplication:
         with self._lock:
             for number, each in settled.items():
                 sequences, end = each.sequences, ends[number]
-                # What was sent after the end was asked for lies beyond it; of what lies before it everything is known.
+                # Records sent after the end was taken lie beyond it; all records before it are known.
                 grown = sequences.known_upto(end) - each.noted >= NOTE_AFTER
                 due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
                 if due and sequences.settled and sequences.read_from <= end:
@@ -211,7 +212,8 @@ class Deduplication:
             self._journal.forget(self._topic, self._name, deadline)
 
     def has_to_look(self, partition: int, sequence: int, txn: TxnId | None) -> bool:
-        """Whether judging this message takes a look at Kafka. For who may not wait: he has somebody `look` first."""
+        """Whether judging this message requires a read from Kafka. Callers that may not wait let another thread `look`
+        first."""
         if not self.active:
             return False
         with self._lock:
@@ -272,12 +274,12 @@ class Deduplication:
     # Batches ------------------------------------------------------------------------------------------------------
 
     def admit(self, partition: int, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
-        """Whether a message may join a batch: NEW, and then it counts as under way, or DUPLICATE, or PENDING.
+        """Judges whether a message may join a batch: NEW, and then it counts as under way, or DUPLICATE, or PENDING.
 
         Raises:
             StoreError: a send had failed with an unknown outcome, and the log cannot be read.
             TransactionConflict: that depends on another transaction, which is open.
-            SequenceForgotten: whether the id is stored is not known any more.
+            SequenceForgotten: the state of the id is no longer known.
         """
         if not self.active:
             return DeduplicationVerdict.NEW
@@ -289,7 +291,8 @@ class Deduplication:
             return verdict
 
     def wait_for_answer(self, partition: int, sequence: int, waiting: Sendable, txn: TxnId | None) -> bool:
-        """Have a PENDING message answered with the one that it repeats; False when that was answered meanwhile."""
+        """Answers a PENDING message with the result of the message that it repeats; False when that result came
+        meanwhile."""
         with self._lock:
             each = self._partitions[partition]
             if each.sequences.judge(sequence, txn) is not DeduplicationVerdict.PENDING:
@@ -321,8 +324,8 @@ class Deduplication:
     # Messages of several records ----------------------------------------------------------------------------------
 
     def admit_chunked(self, partition: int, given: int, txn: TxnId | None) -> tuple[DeduplicationVerdict, int, bool]:
-        """Whether a message that is sent in chunks may go, its id (the next one for `ASSIGN`), and whether it counts as
-        under way until `chunked_answered`.
+        """Judges whether a message that is sent in chunks may go; returns the verdict, its id (the next one for
+        `ASSIGN`), and whether it counts as under way until `chunked_answered`.
 
         Raises: as `admit`.
         """
@@ -367,7 +370,8 @@ class Deduplication:
     def _answered(
         self, each: _Partition, sendable: Sendable, sequences: Sequence[int], error: Any, record: Any
     ) -> None:
-        """Librdkafka's report of one record; who waited for it hears after its own sender, with the same error."""
+        """Applies librdkafka's report of one record; waiting duplicates get it after the record's own sender, with the
+        same error."""
         if error is None and (failure := self.why_void()) is not None:
             error = local_failure(str(failure))
         with self._lock:
@@ -464,7 +468,7 @@ class WaitingMessage:
         self._sequence = sequence
         self._error: Any = None
         self.reported = False
-        """As of a `Batch`."""
+        """See `Batch.reported`."""
 
     def __call__(self, error: Any, record: Any, /) -> None:
         self._in_flight.release(1)
@@ -489,7 +493,7 @@ class WaitingMessage:
 
 
 def answer_duplicate(ticket: Any) -> None:
-    """The message was stored before: its sender hears so, and nothing is sent."""
+    """Reports to the sender that the message was stored before, and sends nothing."""
     in_flight: SendsInFlight = ticket.in_flight
     callback: SendCallback | None = ticket.callback
     ticket.callback = None
@@ -499,7 +503,7 @@ def answer_duplicate(ticket: Any) -> None:
 
 
 def tell_duplicate(callback: SendCallback | None, origin: PartitionOrigin, batch_index: int = -1) -> None:
-    """Stored, with no place to tell: as Pulsar's broker answers a duplicate."""
+    """Reports the message as stored, without an id, as Pulsar's broker does for a duplicate."""
     try:
         if callback is not None:
             callback(Result.Ok, NativeMessageId(origin.partition, -1, -1, batch_index))

@@ -47,7 +47,7 @@ class Receipts:
         self._fenced: set[int] = set()
         """Partitions where the beginning of this epoch is recorded."""
         self._unsure = False
-        """Something may have been stored without us knowing where: whoever reads looks for where the epoch begins."""
+        """A record may have been stored at an unknown offset: readers search for the beginning of the epoch."""
         self._callbacks = Callbacks()
         self._confirmed: QueueWorker[_Confirmed] = QueueWorker(f"pok-confirmed-{name[:_NAME_LENGTH]}", self._give)
         """Receipts for callbacks of programs, which may send and wait for another receipt."""
@@ -59,7 +59,7 @@ class Receipts:
 
     def taken(self, callback: SendCallback | None) -> Receipt:
         """The callback to send with instead of `callback`."""
-        # Nobody may wait for it, but its place in the partition counts.
+        # The sender may not wait for it, but its place in the partition counts.
         return Receipt(self, SendResult() if callback is None else callback)
 
     def put(self, receipt: Receipt, message_id: NativeMessageId) -> None:
@@ -91,7 +91,8 @@ class Receipts:
         self._membership.confirm(Deadline.after(_CONFIRM_TIMEOUT_S))
 
     def wait_until_given(self, deadline: Deadline) -> int:
-        """How many the deadline left; a callback does not wait for other callbacks."""
+        """The number of receipts that were not given before the deadline; a callback does not wait for other
+        callbacks."""
         left = self._stored.wait_until_idle(deadline)
         return left if in_callback() else left + self._confirmed.wait_until_idle(deadline)
 
@@ -103,7 +104,8 @@ class Receipts:
                 before.settled.wait(deadline.remaining_s())
 
     def leave(self, pending: int) -> None:
-        """Have it on record that no more records come, so that nobody looks for the first ones, if that is certain."""
+        """Records, if it is certain, that no more records follow, so that readers need not search for the first
+        ones."""
         if self._unsure or pending or not self._stored.is_idle():
             return
         try:
@@ -181,7 +183,7 @@ class Receipt(OwnCallback):
         self._receipts.put_failed(self, failure)
 
     def give(self, failure: PulsarException | None, message_id: NativeMessageId) -> None:
-        """It is confirmed, or what it failed of is known."""
+        """Completes the receipt: confirmed, or failed with a known reason."""
         if failure is None:
             self._callback(Result.Ok, message_id)
         else:

@@ -1,4 +1,4 @@
-"""The messages of one producer that are under way, and how their senders hear of them."""
+"""The messages of one producer that are under way, and the reports to their senders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Failed = Callable[[Any, SendCallback | None], None]
 _log = logging.getLogger(__name__)
 
 NO_ID: Final = NativeMessageId(-1, -1, -1, -1)
-"""What the callback of a failed send gets for an id, as officially; also of a message that a retry found stored
+"""The id in the callback of a failed send, as officially. It also stands for a message that a retry found stored
 already: librdkafka then knows no offset, as Pulsar's broker knows none for a duplicate."""
 _OK: Final = Result.Ok
 _new: Final = StoredMessageId.__new__
@@ -42,23 +42,23 @@ class PartitionOut(PartitionOrigin):
     def __init__(self, layout: LedgerLayout, partition: int, topic: str, last_sequence_id: int) -> None:
         super().__init__(layout, partition, topic)
         self.last_sequence_id = last_sequence_id
-        """Of the message that was stored last; the initial one before the first."""
+        """The sequence id of the last stored message; the initial one before the first."""
         self.next_sequence_id: Callable[[], int] = itertools.count(last_sequence_id + 1).__next__
         self.next_of_batch = last_sequence_id + 1
         """Instead of `next_sequence_id` where messages are numbered under a lock."""
 
 
 class OwnCallback:
-    """A callback of this package, not of a program: it hears what a message failed of."""
+    """A callback of this package, not of a program: it gets the failure of a message."""
 
     waited_for = False
-    """Somebody waits for the answer: a refusal is raised there."""
+    """Whether a caller waits for the reply: a refusal is raised there."""
     prompt = False
-    """It returns at once and calls no program, so that it may be called inside of librdkafka's `poll`."""
+    """Whether it returns at once and calls no program, so that it may be called inside of librdkafka's `poll`."""
     of_message = True
     """Otherwise it is of one of the records of a message."""
     highest_sequence_id: int | None = None
-    """Of a record that holds several messages, the last one's id."""
+    """The last sequence id of a record that holds several messages."""
 
     # Not an ABC: every report looks whether its callback is one of these, which takes Python's ABCs ten times as long.
     @abstractmethod
@@ -66,7 +66,7 @@ class OwnCallback:
 
     @abstractmethod
     def fail(self, failure: PulsarException) -> None:
-        """It was called with that instead of its result alone."""
+        """Reports the failure of the message, in place of a plain result."""
 
 
 class SendResult(OwnCallback):
@@ -102,24 +102,24 @@ class SendResult(OwnCallback):
 
 
 def is_waited_for(callback: SendCallback | None) -> bool:
-    """Whether a refusal is raised to the sender: he waits, or does not care to hear in another way."""
+    """Whether a refusal is raised to the sender: the sender waits, or has no other way to receive it."""
     return callback is None or (isinstance(callback, OwnCallback) and callback.waited_for)
 
 
 def is_prompt(callback: SendCallback | None) -> bool:
-    """Whether it may be called inside of librdkafka's `poll`: none, of whoever waits, or prompt otherwise."""
+    """Whether the callback may run inside of librdkafka's `poll`: None, a waiting sender's, or a prompt one."""
     return callback is None or (isinstance(callback, OwnCallback) and (callback.waited_for or callback.prompt))
 
 
 def tell(callback: SendCallback | None, refusal: PulsarException) -> None:
-    """Refuse a message: raise that, or have the callback hear of it."""
+    """Refuses a message: raises the refusal or passes it to the callback."""
     if callback is None or is_waited_for(callback):
         raise refusal
     callback(refusal.result, NO_ID)
 
 
 def fail(callback: SendCallback | None, failure: PulsarException) -> None:
-    """Have the callback hear that a message failed which was under way."""
+    """Passes the failure of a message under way to the callback."""
     if isinstance(callback, OwnCallback):
         callback.fail(failure)
     elif callback is not None:
@@ -149,7 +149,7 @@ class Ticket:
     origin: PartitionOut
     sequence: int
     error: Any
-    """Of a report whose callback has not been called."""
+    """The error of a report whose callback has not been called."""
     _message_id: NativeMessageId
 
     def __init__(self, in_flight: SendsInFlight) -> None:
@@ -158,7 +158,7 @@ class Ticket:
         self.reported = False
         """Kafka has answered; the callback has not returned."""
         self.report: Callable[[Any, Any], None] = self.__call__
-        """What librdkafka is to call: a bound method, made once, is called in less time than an object."""
+        """The function that librdkafka calls: a bound method, made once, is called faster than an object."""
         self.call_back = self._call_back
 
     def __call__(self, error: Any, record: Any) -> None:
@@ -238,11 +238,11 @@ class _Waiter:
 
 
 class SendsInFlight:
-    """At most `limit` tickets, and the waiting for their return. Thread-safe.
+    """A pool of at most `limit` tickets, with waits for their return. Thread-safe.
 
     A sender takes a ticket with `take` (the pop of a list: IndexError, then `one_more`), fills it in and hands it to
     Kafka as the delivery callback; the report puts it back, when the sender's callback has returned. A callback may
-    take up to `limit` more, as the tickets of those that wait for their callbacks do not come back meanwhile.
+    take up to `limit` more, as tickets that wait for their callbacks do not return meanwhile.
 
     No lock is held here where a signal handler may interrupt: see `ReentryGuard.lock`.
     """
@@ -252,7 +252,7 @@ class SendsInFlight:
         self.free: list[Ticket] = []
         self.take: Callable[[], Ticket] = self.free.pop
         self.settled = 0
-        """By reports: one thread at a time counts."""
+        """The number of messages with a report: one thread at a time counts."""
         self.settled_aside = 0
         """Elsewhere."""
         self.reported = 0
@@ -339,12 +339,13 @@ class SendsInFlight:
         return self.wait_for(self.sent(), deadline)
 
     def sent(self) -> Collection[Any]:
-        """What is under way now; for `wait_for`."""
+        """The messages under way now; for `wait_for`."""
         free = set(self.free)
         return [(ticket, ticket.sequence) for ticket in list(self._made) if ticket not in free and is_sent(ticket)]
 
     def unanswered(self, sent: Collection[Any]) -> int:
-        """How many of these are under way still. In a callback: without those that only wait for theirs."""
+        """The number of these that are still under way. In a callback: without those that only wait for their own
+        callback."""
         free, calling = set(self.free), in_callback()
         return sum(
             ticket not in free and ticket.sequence == sequence and not (calling and ticket.reported)
@@ -388,5 +389,5 @@ class SendsInFlight:
 
 
 def is_sent(ticket: Ticket) -> bool:
-    """It has a message, or had one when it was looked at; a ticket that was taken just now has none."""
+    """Whether the ticket has, or at the time of the look had, a message; a ticket that was taken just now has none."""
     return ticket.sequence != _UNSENT

@@ -29,19 +29,19 @@ class Way(Protocol):
     """The way of messages to records: one by one, or in batches."""
 
     def put(self, message: ReadyMessage) -> None:
-        """Number a message and send it; its sender hears of refusals. Raises PulsarException to who waits."""
+        """Numbers a message and sends it; refusals go to its sender. Raises PulsarException to a waiting sender."""
 
     def unkeyed(self) -> int:
         """The partition of a message that no key and no router chooses it for."""
 
 
 class PlainPipeline:
-    """The messages that need no look at anything else: they say nothing but their content. Until `end`."""
+    """The pipeline of messages that have only a content, which need no further check. Until `end`."""
 
     __slots__ = ("encode", "marks", "taken")
 
     def __init__(self, schema: OutgoingSchema, *, wanted: bool) -> None:
-        """`wanted`: nothing but the schema has a say, and that only of the payload."""
+        """`wanted`: only the schema applies, and only to the payload."""
         plain = wanted and not schema.shapes
         self.taken: type[bytes] | None = bytes if plain and type(schema.schema) is BytesSchema else None
         """Content of this type is the payload."""
@@ -55,7 +55,7 @@ class PlainPipeline:
 
 
 class Steps:
-    """The steps of one producer's messages, as its topic and its options want them. Thread-safe."""
+    """The steps of one producer's messages, as its topic and its options require them. Thread-safe."""
 
     def __init__(self, outlet: AnyOutlet, schema: OutgoingSchema, routing: Routing, receipts: Receipts | None) -> None:
         self._outlet = outlet
@@ -69,10 +69,10 @@ class Steps:
         self.plain = PlainPipeline(schema, wanted=plain)
         self._registered_name = str(outlet.admitted.topic.name.base)
         self._took_part = False
-        """It has sent in a transaction, or might have."""
+        """Whether the producer sent, or may have sent, in a transaction."""
 
     def take(self, request: SendRequest, way: Way) -> None:
-        """Have a message that is more than plain bytes go its way.
+        """Sends a message that is more than plain bytes.
 
         Raises: what a wrong argument raises; PulsarException, to a sender that waits for the answer.
         """
@@ -85,7 +85,7 @@ class Steps:
             way.put(message)
 
     def _take_in(self, txn: Transaction, request: SendRequest, way: Way) -> None:
-        """Send as an operation of the transaction. What a wrong argument raises is raised to everybody, and the
+        """Sends as an operation of the transaction. The exception for a wrong argument reaches every caller, and the
         transaction may still be committed."""
         check_type(Transaction, "txn", txn)
         admitted = self._outlet.admitted
@@ -98,7 +98,7 @@ class Steps:
             message = self._made(request, part, txn, way)
             if message is not None:
                 part.register(self._registered_name, message.partition, admitted.topic.partitions)
-                if self._receipts is not None:  # the transaction hears of it when the receipt is confirmed
+                if self._receipts is not None:  # the transaction gets the result when the receipt is confirmed
                     message = structs.replace(message, callback=self._receipts.taken(part))
                 way.put(message)
         except PulsarException as refusal:
@@ -111,7 +111,7 @@ class Steps:
     def _made(
         self, request: SendRequest, callback: SendCallback | None, txn: Transaction | None, way: Way
     ) -> ReadyMessage | None:
-        """None: the sender was told why not."""
+        """The message to send; None when the sender got the reason for a refusal."""
         content, partition_key, marks = request.content, request.partition_key, self._marks
         payload: bytes | None
         if self._shape is None:
@@ -149,7 +149,7 @@ class Steps:
         return ReadyMessage(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)
 
     def _may_take_part(self, callback: SendCallback | None) -> bool:
-        """Whether it is on record that there are markers; else the sender was told why not."""
+        """Whether the log's description mentions markers; otherwise the sender got the reason."""
         if not self._outlet.admitted.topic.name.is_persistent:
             raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
         self._took_part = self._outlet.on_record(callback, markers=True)

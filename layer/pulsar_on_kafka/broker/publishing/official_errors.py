@@ -62,7 +62,7 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
 
 
 def as_pulsar(error: Exception) -> exceptions.PulsarException:
-    """The official exception for one of ours; `UnknownError` for anything unforeseen."""
+    """The official exception for an error of this product; `UnknownError` for anything unforeseen."""
     if isinstance(error, exceptions.PulsarException):
         return error
     for ours, theirs in _NAMES:

@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
 
 MAX_SEQUENCE_ID: Final = 2**63 - 1
-"""Clients are told of the last one as a signed number."""
+"""Clients receive the last sequence id as a signed number."""
 
 
 class SendRequest(Struct, frozen=True):
@@ -44,7 +44,7 @@ class SendRequest(Struct, frozen=True):
         sequence_id, event_timestamp = self.sequence_id, self.event_timestamp
         deliver_at, deliver_after = self.deliver_at, self.deliver_after
         replication_clusters, disable_replication = self.replication_clusters, self.disable_replication
-        # Each is looked at only where it is said: this is done for every message that says anything.
+        # Each argument is checked only where it is given: this runs for every message that has any.
         if partition_key is not None and not isinstance(partition_key, RecordKey):
             check_type(str, "partition_key", partition_key)
         if ordering_key is not None:
@@ -97,12 +97,12 @@ class ReadyMessage(Struct, frozen=True):
     """None for the next one."""
     marks: Marks = ()
     stamp: Callable[[], int] | None = None
-    """The record's time in Unix ms, asked for when it is handed to Kafka; it may refuse with an error. None: now."""
+    """Returns the record's time in Unix ms when the record is handed to Kafka; may refuse with an error. None: now."""
     encoded: Headers | None = None
     """`metadata` as headers, where they are made already."""
 
     def metadata_headers(self) -> Headers:
-        """Of its metadata. Raises MappingError: a value cannot be written."""
+        """Headers of the message's metadata. Raises MappingError: a value cannot be written."""
         if self.encoded is not None:
             return self.encoded
         return [] if self.metadata is None else encode_headers(self.metadata)
@@ -145,7 +145,7 @@ class OutgoingMessage:
 
 
 def needs_headers(metadata: MessageMetadata) -> bool:
-    """Whether who reads the message needs its headers (see `ProducerClaims.plain`)."""
+    """Whether readers of the message need its headers (see `ProducerClaims.plain`)."""
     return metadata.deliver_at_ms is not None or metadata.key_is_ordering_key
 
 

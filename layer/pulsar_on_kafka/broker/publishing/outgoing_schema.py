@@ -35,16 +35,16 @@ class RecordKey(bytes):
 
 
 def key_bytes(partition_key: str | RecordKey) -> bytes:
-    """What becomes the Kafka key. Raises UnicodeEncodeError for lone surrogates."""
+    """The bytes of the Kafka key. Raises UnicodeEncodeError for lone surrogates."""
     return bytes(partition_key) if isinstance(partition_key, RecordKey) else partition_key.encode("utf-8")
 
 
 LATEST_FOR_S: Final = 5.0
-"""So long the topic's latest schema counts as such for AUTO_PRODUCE_BYTES without another look."""
+"""How long a topic's latest schema is cached for AUTO_PRODUCE_BYTES."""
 _LOOK_TIMEOUT_S: Final = 30.0
 
 Marks = tuple[tuple[str, bytes], ...]
-"""Headers that say nothing of the single message, made once."""
+"""Headers that do not depend on the single message, made once."""
 Shaped = tuple[bytes | None, str | RecordKey | None, Marks]
 """Payload, partition key and marks of one message."""
 
@@ -64,10 +64,10 @@ class OutgoingSchema:
         self.schema = schema
         self._fence: Marks = ()
         self.marks: Marks = self._with(version)
-        """What every record of one producer says, but for its name and number."""
+        """The headers of every record of one producer, except its name and number."""
 
     def of_exclusive_producer(self) -> None:
-        """Every record says that besides; to be called before any is made."""
+        """Adds the header of exclusive producers to every record; call it before any record is made."""
         self._fence = ((FENCE, b""),)
         self.marks = (*self._fence, *self.marks)
 
@@ -119,7 +119,8 @@ class TopicsLatest(OutgoingSchema):
         self._looking = threading.Lock()
 
     def look(self, deadline: Deadline) -> tuple[StoredSchema | None, Marks]:
-        """The topic's latest schema, asked for, and what its messages carry. Raises as `SchemaRegistry.latest`."""
+        """Requests the topic's latest schema; returns it with the headers of its messages. Raises the errors of
+        `SchemaRegistry.latest`."""
         began_s = time.monotonic()
         latest = self._schemas.latest(self._topic, deadline)
         found = latest, self._with(None if latest is None else latest.version)
@@ -153,7 +154,7 @@ class TopicsLatest(OutgoingSchema):
 
 
 def outgoing_schema(schema: Schema, topic: Topic, schemas: SchemaRegistry, deadline: Deadline) -> OutgoingSchema:
-    """What a producer with this schema may do on the topic; its schema is registered when it is new.
+    """The schema of a producer's messages on the topic; a new schema is registered.
 
     Raises:
         As `SchemaRegistry.for_producer`.

@@ -63,7 +63,7 @@ class Admitted:
 
     topic: Topic
     fixed_partition: int | None
-    """It was opened for this one alone."""
+    """The only partition of a producer that was opened for one partition."""
     membership: Membership
     name: str
     deduplication: Deduplication
@@ -71,8 +71,8 @@ class Admitted:
     """Gives the Kafka producer to send through: another one when librdkafka gave up the last."""
     more_than_plain: HeaderRegistrar
     routes_keys: Callable[[KeyHash], None]
-    """Hears, before such a message is sent, that a hash chooses the partition of messages with a key. Returns at once;
-    more than once does no harm."""
+    """Called before a message is sent for whose key a hash chooses the partition. Returns at once; repeated calls do no
+    harm."""
     cluster_id: str
     """Kafka's."""
     now_ms: Callable[[], int]
@@ -119,7 +119,7 @@ class Outlet(Generic[_InFlight]):
     produce: Produce
     """librdkafka's, with what stands before it: deduplication, encryption and the gate, while each is there."""
     produce_admitted: Produce
-    """The same for what deduplication was asked about before."""
+    """`produce` for records that deduplication admitted before."""
 
     def __init__(
         self,
@@ -130,14 +130,14 @@ class Outlet(Generic[_InFlight]):
         deduplicating: Callable[[Produce], Produce],
         initial_sequence_id: int | None,
     ) -> None:
-        """`deduplicating` puts deduplication before a `produce`, from when it is asked for on."""
+        """`deduplicating` puts deduplication before a `produce`, from the call of `deduplicate` on."""
         self.admitted = admitted
         self.kafka_topic = admitted.topic.kafka_topic
         self.limits = limits
         self.max_pending = room_for_pending(limits.max_pending, limits.max_pending_across, admitted.topic.partitions)
         self.sealer = sealer
         self.deduplicates = False
-        """Deduplication is asked about every message; whether it judges them is its own affair (`active`)."""
+        """Whether every message passes deduplication; deduplication itself decides whether to judge (`active`)."""
         self.closed = False
         self.thrown_out: PulsarException | None = None
         """Why nothing more is taken: another producer has the topic for itself, or the topic was deleted."""
@@ -146,15 +146,15 @@ class Outlet(Generic[_InFlight]):
         """Records that failed, and may still be stored: the request of one that took too long may arrive later."""
         self.gate = QuotaGate(limits.send_timeout_ms)
         self.former: list[_InFlight] = []
-        """Of Kafka producers that were given up, until their reports are in."""
+        """The messages of abandoned Kafka producers, until their reports arrived."""
         self.origins: list[PartitionOut] = []
         self._initial_sequence_id = initial_sequence_id
         self._new = new_in_flight
         self._deduplicating = deduplicating
         self._answered_before = 0
-        """Messages of Kafka producers that were given up and have reported all of theirs."""
+        """The number of messages of abandoned Kafka producers that have reported all of theirs."""
         self._more_records = 0
-        """By how many the records that were answered are more than the messages that they are of."""
+        """How many more records than messages were answered."""
         self._counting = threading.Lock()
         self._renewing = ReentryGuard()
         self.number(admitted.membership.epoch)
@@ -185,7 +185,7 @@ class Outlet(Generic[_InFlight]):
         return SendCounts(answered - self.failures - self._more_records, self.failures, pending)
 
     def count_records(self, more: int) -> None:
-        """So many tickets are of no message of their own."""
+        """Counts tickets that have no message of their own."""
         with self._counting:
             self._more_records += more
 
@@ -203,13 +203,13 @@ class Outlet(Generic[_InFlight]):
         for number in range(len(self.origins), partitions):
             stored = deduplication.stored(number) if deduplication.active else -1
             last = self._initial_sequence_id or stored  # officially 0 is as good as none
-            # officially the ids that `send` gives do not say their topic
+            # officially the ids that `send` returns do not name their topic
             self.origins.append(PartitionOut(topic.layout, topic.partition_field(number), "", last))
 
     # What refuses a message ---------------------------------------------------------------------------------------
 
     def refuses(self, callback: SendCallback | None) -> bool:
-        """The producer was closed or thrown out, which the sender was told."""
+        """Whether the producer was closed or fenced; then the sender got the error."""
         if self.closed:
             tell(callback, self.is_closed())
         elif self.thrown_out is not None:
@@ -229,8 +229,8 @@ class Outlet(Generic[_InFlight]):
         tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
 
     def on_record(self, callback: SendCallback | None, *, chunks: bool = False, markers: bool = False) -> bool:
-        """Whether it is on record that readers need headers (and have to put chunks together), or only that there are
-        `markers`; else the sender was told why not."""
+        """Whether the log's description mentions that readers need headers (and have to put chunks together), or only
+        that there are `markers`; otherwise the sender got the reason."""
         try:
             self.admitted.more_than_plain(chunks=chunks, markers=markers)
         except PulsarException as refused:
@@ -241,8 +241,8 @@ class Outlet(Generic[_InFlight]):
     # To librdkafka ------------------------------------------------------------------------------------------------
 
     def ticket(self, callback: SendCallback | None) -> Ticket | None:
-        """The ticket for one more message; None when the sender was told that the queue is full. A callback hears so
-        where other senders wait: what it would wait for waits for it."""
+        """The ticket for one more message; None when the sender got the error that the queue is full. A callback gets
+        this error where other senders wait: it would wait for itself."""
         try:
             return self.take()
         except IndexError:
@@ -258,8 +258,8 @@ class Outlet(Generic[_InFlight]):
         return ticket
 
     def wait_for_room(self, callback: SendCallback | None) -> bool:
-        """True when some messages were answered, or 50 ms are over; False when the sender, which is a callback, was
-        told that the queue is full. Raises NotAllowedError: see `check_may_wait`."""
+        """True when some messages were answered, or after 50 ms; False when the sender, which is a callback, got the
+        error that the queue is full. Raises NotAllowedError: see `check_may_wait`."""
         with pulsar_errors():
             waited = self.in_flight.wait_for_room()
         if not waited:
@@ -275,15 +275,15 @@ class Outlet(Generic[_InFlight]):
         headers: Headers,
         stamp: Callable[[], int] | None = None,
     ) -> bool:
-        """Have librdkafka take a record, however long it has no room for it (`Limits.waits_for_librdkafka`); False when
-        the sender was told why not.
+        """Hands a record to librdkafka, however long its queue is full (`Limits.waits_for_librdkafka`); False when the
+        sender got the reason of a refusal.
 
         Args:
-            stamp: gives the record's time for each attempt, else it is librdkafka's clock's; what it raises is raised
-                when the ticket was given back.
+            stamp: returns the record's time for each attempt; the default is librdkafka's clock. Its exceptions are
+                raised after the ticket was returned.
         Raises:
             PulsarException: the record was refused; the message is not on its way.
-            BufferError: likewise, librdkafka has no room, and nobody is to wait for it.
+            BufferError: likewise, librdkafka's queue is full, and the caller may not wait.
         """
         while True:
             try:
@@ -291,18 +291,18 @@ class Outlet(Generic[_InFlight]):
                 # topic, value, key, partition, callback, its alias, timestamp, headers; keywords cost more
                 self.produce(self.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
                 return True
-            except Exception as refused:  # librdkafka's, of what stands before it, or of `stamp`: told or raised below
+            except Exception as refused:  # of librdkafka, of a check before it, or of `stamp`: reported or raised below
                 another = self.after_refusal(refused, ticket)
                 if another is None:
                     return False
                 ticket = another
 
     def after_refusal(self, refused: Exception, ticket: Ticket) -> Ticket | None:
-        """The ticket to try again with when librdkafka has no room, or gave up the Kafka producer; None: the sender was
-        told why not.
+        """The ticket for the retry when librdkafka's queue is full, or the Kafka producer was abandoned; None when the
+        sender got the reason.
 
         Raises:
-            PulsarException: any other refusal; the message is not on its way. BufferError: as `offer`.
+            PulsarException: any other refusal; the message is not on its way. BufferError: see `offer`.
         """
         given_up = ticket.in_flight
         if isinstance(refused, BufferError):
@@ -326,7 +326,7 @@ class Outlet(Generic[_InFlight]):
             failure = self.why_refused(refused)
             if not isinstance(failure, (errors.NotAuthorized, PulsarException)):
                 raise as_pulsar(failure) from refused
-            tell(callback, as_pulsar(failure))  # librdkafka knew it before it asked
+            tell(callback, as_pulsar(failure))  # librdkafka knew it before the request
         return again
 
     def why_refused(self, refused: Exception, what: str = "message") -> Exception:

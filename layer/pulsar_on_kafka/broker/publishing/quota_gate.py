@@ -20,7 +20,7 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 Produce = Callable[..., None]
 
 _REPORT: Final = 4
-"""Which of the arguments of `produce` is called with the record's fate."""
+"""The position in `produce`'s arguments of the callback for the record's result."""
 _EXCEEDED: Final = "the topic's backlog quota is exceeded"
 
 
@@ -29,7 +29,7 @@ class _Held(NamedTuple):
     kafka: KafkaProducer
     produce: Produce
     arguments: tuple[Any, ...]
-    """As of `produce`, by position."""
+    """The arguments of `produce`, by position."""
 
     def fail(self, error: Any) -> None:
         self.kafka.report(lambda: self.arguments[_REPORT](error, None))
@@ -90,7 +90,7 @@ class QuotaGate:
                 try:
                     held.produce(*held.arguments)
                     failure = None
-                except Exception as refused:  # whatever refuses it: its sender hears so
+                except Exception as refused:  # any refusal: the sender gets it
                     failure = refused
                 if not isinstance(failure, BufferError):
                     self._held.popleft()
@@ -109,7 +109,7 @@ class QuotaGate:
         self._fail(lambda _: True)
 
     def why(self) -> PulsarException | None:
-        """With what messages are refused just now."""
+        """The error for messages that are refused at present."""
         return None if self._refusal is None else type(self._refusal)(str(self._refusal))
 
     def _fail(self, which: Callable[[_Held], bool]) -> None:

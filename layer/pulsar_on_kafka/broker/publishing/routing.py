@@ -32,9 +32,9 @@ class Routing:
     ) -> None:
         """`first_keyed` is called, at least once, when `hashing` begins to choose partitions."""
         self.partitions = partitions
-        """How many there are; set anew when the topic has grown."""
+        """The number of partitions; set anew when the topic has grown."""
         self.by_key = fixed is None
-        # Officially not asked for a non-partitioned topic; a producer of one partition has nothing to choose.
+        # Officially not used for a non-partitioned topic; a producer of one partition has no choice.
         self.router = router if partitioned and fixed is None else None
         self.single = fixed
         """The partition of every message without a key; None when it changes from message to message."""
@@ -48,7 +48,7 @@ class Routing:
         self._hash = self._begin if partitioned else HASHES[hashing]
 
     def spread(self, key: bytes | None) -> int:
-        """The partition of a message that no router is asked about."""
+        """The partition of a message without the router."""
         if key is not None and self.by_key:
             return self._hash(key) % self.partitions
         return self.single if self.single is not None else next(self._turn) % self.partitions

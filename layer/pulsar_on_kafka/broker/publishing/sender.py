@@ -36,7 +36,7 @@ _CALLBACKS_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderOptions:
-    """How a sender numbers, routes and bounds its messages, and makes records of them."""
+    """The numbering, routing, limits and record format of a sender."""
 
     limits: Limits
     initial_sequence_id: int | None = None
@@ -107,7 +107,7 @@ class Sender:
         return self._membership.epoch
 
     def is_connected(self) -> bool:
-        """It was neither closed nor thrown out."""
+        """Whether the producer was neither closed nor fenced."""
         return not self.outlet.closed and self.outlet.thrown_out is None
 
     def flush(self) -> None:
@@ -124,7 +124,7 @@ class Sender:
                 self._receipts.confirm()
 
     def close(self, told: Callable[[], None]) -> None:
-        """Wait for what is under way, then refuse further calls. `told` is called when nothing is under way.
+        """Waits for messages under way, then refuses further calls. `told` is called when nothing is under way.
 
         Raises:
             AlreadyClosed: it was closed before.
@@ -143,12 +143,12 @@ class Sender:
             self._leave()
 
     def _leave(self) -> None:
-        """Leave what a successor wants to know, and make room for it."""
+        """Saves the state that a successor needs, and makes room for it."""
         try:
             if self._admitted.deduplication.active:
                 self._admitted.deduplication.note(Deadline.after(LEAVE_TIMEOUT_S), final=True)
         except errors.LayerError as failure:
-            _log.warning("producer=%s whoever opens it next has to read the log: %s", self.name, failure)
+            _log.warning("producer=%s the next open has to read the log: %s", self.name, failure)
         if self._receipts is not None:
             self._receipts.leave(self.send_counts().pending)
         try:
@@ -195,7 +195,7 @@ class Sender:
         self._routing.partitions = partitions
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
-        """For a policy watch. Raises as `follow_deduplication`."""
+        """Called by a policy watch. Raises the errors of `follow_deduplication`."""
         topic = self._admitted.topic
         if policies.incarnation != topic.layout.incarnation:
             if self.is_connected():
@@ -206,13 +206,13 @@ class Sender:
         self.follow_deduplication(policies.deduplication, deadline)
 
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
-        """The policy's value is `wanted`. For a policy watch.
+        """Applies the policy's value `wanted`. Called by a policy watch.
 
-        The first time that it is on, messages only begin to pass the `Deduplication`; it judges them from the next time
+        At the first call with True, messages only begin to pass the `Deduplication`. It judges them from the next call
         on, when no thread is left that numbered a message without it.
 
         Raises:
-            LayerError: not possible now; to be called again.
+            LayerError: not possible now; call it again.
         """
         deduplication = self._admitted.deduplication
         if not self.is_connected():

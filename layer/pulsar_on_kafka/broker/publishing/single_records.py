@@ -90,7 +90,8 @@ class SingleRecords(OfOneProcess):
             )  # fmt: skip
             self._steps.take(request, self)
             return
-        # Nearly every message goes on here. All that it takes is in this function: a call, or an object, costs more.
+        # Nearly every message takes this path. All of its work is in this function: each call or object would cost
+        # more.
         outlet = self._outlet
         partition = self._single
         if key is not None or partition is None:
@@ -111,7 +112,7 @@ class SingleRecords(OfOneProcess):
         try:
             # topic, value, key, partition, callback, its alias, timestamp (0: now), headers; keywords cost more
             outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, 0, headers)
-        except Exception as refused:  # by librdkafka, or by what stands before it: `after_refusal` tells them apart
+        except Exception as refused:  # by librdkafka, or by a check before it: `after_refusal` distinguishes them
             again = outlet.after_refusal(refused, ticket)
             if again is None or not outlet.offer(again, payload, key, partition, headers):
                 return
@@ -171,7 +172,7 @@ class SingleRecords(OfOneProcess):
             self._offered(sequence_id)
 
     def _offered(self, sequence: int) -> None:
-        """As at the end of `send`."""
+        """Counts the message, as at the end of `send`."""
         kafka = self._outlet.kafka
         if sequence & _POLL_MASK == 0:
             kafka.poll_inline()
@@ -190,8 +191,8 @@ class SingleRecords(OfOneProcess):
             self._have_counted(range(before, partitions))
 
     def ask_deduplication(self) -> None:
-        """Have every message pass deduplication, which numbers those that have no number of their own."""
-        self._outlet.deduplicate()  # first: what comes without an id must pass whoever gives it one
+        """Routes every message through deduplication, which numbers messages without a number."""
+        self._outlet.deduplicate()  # first: a message without an id must pass deduplication, which assigns one
         self._have_counted(range(len(self._outlet.origins)))
 
     def _have_counted(self, partitions: range) -> None:
@@ -199,5 +200,5 @@ class SingleRecords(OfOneProcess):
             self._outlet.admitted.deduplication.count(partition, self._outlet.origins[partition])
 
     def set_deduplication(self, *, active: bool) -> None:
-        """Have it judge from now on, or no more."""
+        """Switches the judging of deduplication on or off."""
         self._outlet.admitted.deduplication.active = active

@@ -1,4 +1,4 @@
-"""A transaction, and one send in it, which is an operation of the transaction until its sender has heard of it."""
+"""A transaction, and one send in it, which is an operation of the transaction until its sender got the report."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Transaction(OfOneProcess):
     """A transaction makes messages and acknowledgements take effect together. Made by `Client.new_transaction`;
     thread-safe. Source: the Java client's Transaction.
 
-    In a `with` it is committed at the end, and aborted when the block raises. Unless it is ended within its time-out it
-    is aborted. Messages and acknowledgements in it are sent and held before it ends; nobody sees them before `commit`.
+    A `with` block commits it at the end, and aborts it when the block raises. Unless it is ended within its time-out it
+    is aborted. Messages and acknowledgements in it are sent and held before it ends; they are invisible before
+    `commit`.
     """
 
     def __init__(self, inner: ClientTransaction, operation_timeout_s: float, cluster_id: str) -> None:
@@ -38,7 +39,7 @@ class Transaction(OfOneProcess):
         self._operation_timeout_s = operation_timeout_s
         self.cluster_id = cluster_id
         self.plain_metadata = MessageMetadata(txn=inner.id)
-        """Of its messages that say nothing else."""
+        """Metadata of messages of the transaction without metadata of their own."""
         self.plain_headers = encode_headers(self.plain_metadata)
 
     @property
@@ -49,8 +50,9 @@ class Transaction(OfOneProcess):
         return self._inner.id.to_bytes().decode()
 
     def check_cluster(self, cluster_id: str, what: str) -> None:
-        """To be called before anything is begun for `what`, which is in this cluster. Another `Client` of the same
-        cluster may take part, as in Pulsar. Differs from Pulsar: there another cluster's may, and waits for ever.
+        """Call it before an operation on `what`, which is in this cluster, begins. Another `Client` of the same cluster
+        may take part, as in Pulsar. Differs from Pulsar: there a client of another cluster may take part, and waits for
+        ever.
 
         Raises:
             InvalidConfiguration: it is in another cluster than the transaction's coordinator.
@@ -89,15 +91,16 @@ class Transaction(OfOneProcess):
         return self._inner.state
 
     def commit(self) -> None:
-        """Make everything in it visible at once. Returns when it is; what is under way in it is waited for.
+        """Makes everything in the transaction visible at once, and returns when it is. The call first waits for
+        operations under way.
 
-        Not from inside a callback of a send: other sends of the transaction would never be answered.
+        Do not call it inside a callback of a send: other sends of the transaction would never be answered.
 
         Raises:
-            InvalidTxnStatusError: it was or will be aborted: a send or an acknowledgement in it failed, its time is
-                over, or it was ended before.
-            TransactionNotFound: it ended so long ago that nobody knows how.
-            Timeout: no answer in the client's operation timeout; it may be called again.
+            InvalidTxnStatusError: it was or will be aborted: a send or an acknowledgement in it failed, it timed out,
+                or it was ended before.
+            TransactionNotFound: it ended so long ago that its outcome is forgotten.
+            Timeout: no reply within the client's operation timeout; it may be called again.
         """
         with pulsar_errors():
             self._inner.commit(self._deadline())
@@ -124,7 +127,7 @@ class Transaction(OfOneProcess):
             return
         try:
             self.abort()
-        except Exception as failure:  # what was raised in the block is what the program wants to hear of
+        except Exception as failure:  # the program needs the exception of the block
             _log.warning("transaction=%s is left to its time-out: %s", self, failure)
 
     def __repr__(self) -> str:
@@ -156,14 +159,14 @@ class TransactionalSend(OwnCallback):
         fail(self._callback, failure)
 
     def end(self, failure: str | None) -> None:
-        """It is answered, or was refused; a second call does nothing."""
+        """Ends the send after its reply or refusal; a second call does nothing."""
         if not self._ended:
             self._ended = True
             self._inner.end_operation(failure)
 
     def tell(self, refusal: PulsarException) -> bool:
-        """The message is refused, which ends the operation. False when that is to be raised, because somebody waits for
-        the answer."""
+        """Handles a refusal of the message, which ends the operation. False when the refusal is to be raised, because
+        the sender waits."""
         if self.waited_for:
             self.end(f"a send failed: {refusal}")
             return False
@@ -194,10 +197,11 @@ class TransactionalSend(OwnCallback):
 
 
 def taking_part(txn: Transaction, callback: SendCallback | None) -> TransactionalSend | None:
-    """What to send with instead of `callback`; None when the sender was told that the transaction is not open.
+    """The callback to send with instead of `callback`; None when the sender got the error that the transaction is not
+    open.
 
     Raises:
-        InvalidTxnStatusError: the same for one who waits, or has no callback.
+        InvalidTxnStatusError: the same for a sender that waits, or has no callback.
     """
     try:
         return TransactionalSend(txn, callback)

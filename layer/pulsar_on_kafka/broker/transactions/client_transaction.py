@@ -1,7 +1,7 @@
-"""A transaction as the program that began it sees it: what takes part is registered once, then it is ended.
+"""A transaction in the program that began it: each participant is registered once, then the transaction is ended.
 
 Statuses and rules are those of the Java client's TransactionImpl: a send or acknowledgement that failed makes `commit`
-abort; commit and abort wait for operations under way; after a lost answer the same end may be asked for again.
+abort; commit and abort wait for operations under way; after a lost reply the caller may request the same end again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 _RETRY_INTERVAL_S: Final = 0.05
 _A_MILLISECOND_S: Final = 0.001
 _A_COORDINATOR_S: Final = 8.0
-"""How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
+"""Time-out of a begin request to one coordinator; longer than Kafka takes to notice that the coordinator's owner
+died."""
 _AHEAD_FROM: Final = 4
 _MAX_AHEAD: Final = 256
 
@@ -75,10 +76,11 @@ class ClientTransaction:
         wait: Callable[[float], None] = pause,
         owner: str = "",
     ) -> None:
-        """For `TransactionClient`. The time-out counts from now, which must not be later than the coordinator's."""
+        """Constructed by `TransactionClient`. The time-out counts from now, which must not be later than the
+        coordinator's clock."""
         self.id = id
         self.owner = owner
-        """The role that began it; "" where nobody logged in."""
+        """The role that began the transaction; "" without authentication."""
         self.timeout_ms = timeout_ms
         self._access = access
         self._clock = clock
@@ -90,7 +92,7 @@ class ClientTransaction:
         self._registered: set[Hashable] = set()
         self._registering: set[Hashable] = set()
         self._known: dict[str, int] = {}
-        """By topic: how many partitions are registered."""
+        """The number of registered partitions, by topic."""
         self._operations = 0
         self._failure: str | None = None
 
@@ -103,7 +105,7 @@ class ClientTransaction:
             return self._state
 
     def remaining_ms(self) -> int:
-        """Until it times out; never negative."""
+        """The time until the transaction times out; never negative."""
         return max(0, int((self._over_at_s - self._clock.monotonic()) * 1000))
 
     def now_ms(self) -> int:
@@ -114,14 +116,14 @@ class ClientTransaction:
         return self._over_at_s - self._clock.monotonic() >= _A_MILLISECOND_S
 
     def has_registered(self, topic: str, partition: int) -> bool:
-        """Whether `register_partition` has returned for it."""
+        """Whether `register_partition` has returned for the partition."""
         return (topic, partition) in self._registered
 
     def register_partition(self, topic: str, partition: int, deadline: Deadline, partitions: int = 1) -> None:
         """Must return before the first record of the transaction goes to this partition; later calls cost nothing.
 
-        `partitions`: how many the topic has. A transaction that has come to four of them has as many more registered
-        with the same request, so that one over hundreds does not wait for hundreds of answers, one after the other.
+        `partitions`: how many the topic has. From its fourth partition on, a transaction registers as many more with
+        the same request, so that one over hundreds of partitions does not wait for hundreds of replies in sequence.
 
         Raises:
             InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. StoreErrors that
@@ -187,7 +189,7 @@ class ClientTransaction:
             self._operations += 1
 
     def end_operation(self, failure: str | None = None) -> None:
-        """It succeeded, or failed: then the transaction cannot be committed any more."""
+        """Ends an operation; with a `failure` the transaction can no longer be committed."""
         with self._lock:
             self._operations -= 1
             if failure is not None and self._failure is None:
@@ -204,12 +206,14 @@ class ClientTransaction:
         return self.id.to_bytes().decode()
 
     def commit(self, deadline: Deadline) -> None:
-        """Make everything in it visible at once. Returns when it is; operations under way are waited for first.
+        """Makes everything in the transaction visible at once, and returns when it is. The call first waits for
+        operations under way.
 
-        After `TransactionOutcomeUnknown` (also for what was never asked: a repeated commit does no harm) call it again.
+        After `TransactionOutcomeUnknown`, call it again: a repeated commit does no harm, even if the first request was
+        never sent.
 
         Raises:
-            InvalidTxnStatus: it was aborted, by whomever, or will be because its time is over; nothing takes effect.
+            InvalidTxnStatus: it was aborted, by any process, or has timed out; nothing takes effect.
             TransactionHasFailed: an operation in it failed, so it was aborted.
             TransactionNotFound: the coordinator has forgotten it. After an earlier unknown outcome it may be committed.
             TransactionOutcomeUnknown: no answer within `deadline`.
@@ -272,10 +276,10 @@ class TransactionClient:
         self._wait = wait
 
     def begin(self, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
-        """A new transaction of the next coordinator that answers, aborted unless it is ended within `timeout_ms`. All
-        are asked, again and again, until the deadline.
+        """A new transaction of the next coordinator that replies, aborted unless it is ended within `timeout_ms`. The
+        client retries with all coordinators until the deadline.
 
-        One that was perhaps begun by a coordinator that did not answer is nobody's, and times out.
+        A transaction that an unresponsive coordinator may have begun has no client, and times out.
 
         Raises:
             InvalidOption: no coordinator takes such a time-out.
@@ -286,7 +290,8 @@ class TransactionClient:
         failure: LayerError = TransactionCoordinatorNotFound("there is no coordinator of transactions")
         asked: set[int] = set()
         while True:
-            # Looked for anew each time: this process may have come to serve one while another was being asked.
+            # Evaluated in each round: this process may have become the owner of a coordinator while another was being
+            # tried.
             coordinator = next((each for each in self._access.candidates() if each not in asked), None)
             if coordinator is None:
                 if isinstance(failure, TooManyTransactions):
@@ -307,12 +312,13 @@ class TransactionClient:
                 raise TransactionCoordinatorNotFound(f"no transaction was begun in time: {failure}") from failure
 
     def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline, owner: str = "") -> ClientTransaction:
-        """A new transaction of this coordinator, which is asked once. Raises as `CoordinatorAccess.ask`."""
+        """A new transaction of this coordinator, which gets one request. Raises the errors of
+        `CoordinatorAccess.ask`."""
         began_s = self._clock.monotonic()
         txn = self._access.ask(coordinator, Begin(timeout_ms, owner), deadline)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
         return self.begun_elsewhere(txn, max(0, timeout_ms - spent_ms), owner)
 
     def begun_elsewhere(self, txn: TxnId, remaining_ms: int, owner: str) -> ClientTransaction:
-        """One that is open, and times out after `remaining_ms`: to take part in it here."""
+        """An open transaction of another client that times out after `remaining_ms`, to take part in it here."""
         return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait, owner)

@@ -1,6 +1,6 @@
-"""A client opens a session on the cluster that a tenant is about to reach, before the tenant is there, and reads the
-metadata that its producers, consumers and readers will ask for: each state topic is read from its start once, each
-broker is connected to. Nothing is made that is not there."""
+"""Opens a session on the next cluster of a tenant, before the tenant is there, and reads the metadata that its
+producers, consumers and readers will request. It reads each state topic from its start once and connects to each
+broker. It creates nothing."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ Look = Callable[[Session], None]
 
 
 class Ahead:
-    """A session connects to the next cluster, and reads metadata there, while the tenant is still between the two.
-    Nothing is produced, consumed or made. One thread until that is done; what fails is tried by whoever arrives.
-    Thread-safe.
+    """A session that connects to the next cluster, and reads metadata there, while the tenant is still between the two.
+    It does not produce, consume or create. It uses one thread until that is done; arriving travellers retry failed
+    parts. Thread-safe.
     """
 
     def __init__(self, place: TenantPlace, session: Session, looks: Sequence[Look]) -> None:
@@ -74,8 +74,8 @@ class Ahead:
         self._thread = aside(f"pok-ahead-{place.tenant}", self._run)
 
     def take_for(self, place: TenantPlace) -> Session | None:
-        """The session, if it is on the cluster of that place and nobody had it yet: it is the caller's from now on, to
-        be closed, too. It may still be connecting: who asks for its node waits for that. Else None, and it ends."""
+        """The session, if it is on the cluster of that place and was not taken yet: the caller uses and closes it from
+        now on. It may still be connecting: its node is available after that. Otherwise None, and the session ends."""
         if (place.cluster, place.service_url) != (self._place.cluster, self._place.service_url):
             self.drop()
             return None
@@ -86,8 +86,8 @@ class Ahead:
         return self._session
 
     def drop(self) -> None:
-        """It is not needed: if nobody took it, it is closed as soon as its thread is done. Does not wait; a second call
-        does nothing."""
+        """Ends an unneeded session: if it was not taken, it is closed as soon as its thread is done. Does not wait; a
+        second call does nothing."""
         with self._lock:
             closes = self._over and not self._ended
             self._ended = True
@@ -110,7 +110,7 @@ class Ahead:
                 self._session.close()
 
     def _do(self, look: Callable[[Session], object]) -> bool:
-        """Whether it could be done, and is of use."""
+        """Whether the look succeeded and the session is still useful."""
         if self._ended:
             return False
         try:

@@ -1,9 +1,9 @@
-"""Late acknowledgements, those of messages whose cluster was left, are made on the copies, where those lie now.
+"""Late acknowledgements, those of messages whose cluster was left, are applied to the copies on the present cluster.
 
-A message is the same one in both logs only by where it was first published (decision 0017), so nothing else is ever
-acknowledged: what has no copy, or whose copy is not found, comes again. Of everything that a program has done with up
-to a message, those records count that were first published on the cluster where that message was read, or, when it is a
-copy, on its origin: only of these the order is the same in both logs.
+The place of first publication identifies a message in both logs (decision 0017), so nothing else is ever acknowledged:
+a message without a copy, or whose copy is not found, is redelivered. A cumulative acknowledgement covers the records
+that were first published on the cluster where the message was read, or, when it is a copy, on its origin: only these
+have the same order in both logs.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ class Named(NamedTuple):
 
 
 def named(several: Iterable[Late], log: Log, deadline: Deadline) -> Named:
-    """What they name of what is there. Memory: one batch of records while it reads, and the offsets.
+    """The messages of this log that the acknowledgements name. Memory: one batch of records while it reads, and the
+    offsets.
 
     Raises:
-        StoreError: it cannot be read now.
+        StoreError: the log cannot be read now.
     """
     late = list(several)
     places = _places([each for each in late if each.extent is not Extent.UPTO], log, deadline)
@@ -202,7 +203,7 @@ def _chunk(record: Any) -> ChunkInfo | None:
 
 
 MAX_WAITING: Final = 100_000
-"""Acknowledgements that wait for the next cluster; what is beyond comes again."""
+"""The limit of acknowledgements that wait for the next cluster; messages beyond it are redelivered."""
 
 
 class LateAcks:
@@ -212,15 +213,15 @@ class LateAcks:
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
         self._waiting: dict[Late, None] = {}
-        """Of those that name everything up to a record the furthest one alone."""
+        """The waiting acknowledgements; of cumulative ones only the furthest."""
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def add(self, message: object, layout: LedgerLayout, cluster: str, *, cumulative: bool = False) -> bool:
-        """Keep what a message, or id, of a topic of `cluster` with this layout stands for, `cumulative`: and everything
-        before it. False: it cannot be told."""
+        """Keeps the acknowledgement of a message, or id, of a topic of `cluster` with this layout; `cumulative`: and of
+        everything before it. False: the message cannot be identified."""
         found = _meant(message, layout, cluster, cumulative=cumulative)
         with self._lock:
             if not found or len(self._waiting) + len(found) > MAX_WAITING:
@@ -333,12 +334,12 @@ def _log_of(late: Late) -> tuple[str, int, str, int, str]:
 
 
 def _reach(late: Late) -> tuple[int, bool, int]:
-    """How far in its log: behind every message of a batch entry lies the whole of it."""
+    """The position in its log: behind every message of a batch entry lies the whole entry."""
     return late.offset, not late.batch_size, late.batch_index
 
 
 def _copied(headers: Iterable[tuple[str, bytes | None]] | None, topic: str, partition: int) -> Late | None:
-    """What a record is the copy of; None: it was first published where it lies."""
+    """The original of a copy; None for a record that was first published where it lies."""
     said = copy_headers(headers)
     found = None if said is None else original_of(said)
     if found is None:

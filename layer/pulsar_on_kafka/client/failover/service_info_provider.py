@@ -28,10 +28,10 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import EVERY_OTHER_TE
 _log: Final = logging.getLogger(__name__)
 
 _END_S: Final = 3.0
-"""How long `close` waits for a connection that is being tried; its thread is a daemon and changes nothing after."""
+"""How long `close` waits for a connection attempt under way; its thread is a daemon and changes nothing after."""
 
 Probe = Callable[[ServiceInfo], bool]
-"""Whether a cluster answers."""
+"""Returns whether a cluster replies."""
 
 
 class Failover:
@@ -42,7 +42,7 @@ class Failover:
         self._probe = probe
         self.current = config.primary
         self._failures = 0
-        """Of the cluster in use, one after the other."""
+        """Consecutive failures of the cluster in use."""
         self._recoveries = 0
         """Answers of the primary, one after the other, while a secondary is in use."""
 
@@ -71,7 +71,7 @@ class Failover:
 
 
 class ProbedClusters(ServiceInfoProvider):
-    """The provider tells the client which cluster answers. One thread from `initialize` until `close`."""
+    """The provider switches the client to a cluster that replies. One thread from `initialize` until `close`."""
 
     def __init__(self, config: AutoClusterFailover, connect_timeout_s: float) -> None:
         """`connect_timeout_s`: how long one broker may take to accept a connection."""
@@ -88,7 +88,7 @@ class ProbedClusters(ServiceInfoProvider):
         self._worker = Worker(
             "pok-cluster-failover",
             partial(self._look, on_service_info_update),
-            "clusters could not be asked",
+            "clusters could not be probed",
             first_s=self._interval_s,
             retry=Retry(self._interval_s),
         )
@@ -137,10 +137,10 @@ class ProvidedPlaces:
     """The directory gives every tenant the place that the provider named last. Thread-safe."""
 
     def __init__(self, provider: ServiceInfoProvider, check: Callable[[ServiceInfo], None]) -> None:
-        """Asks for the initial place; `begin` for the next ones.
+        """Requests the initial place; `begin` requests the next ones.
 
         Args:
-            check: raises ValueError for what the client cannot use.
+            check: raises ValueError for a `ServiceInfo` that the client cannot use.
 
         Raises:
             ValueError: the provider gave no `ServiceInfo`, or one that cannot be used; the provider is closed then,
@@ -157,7 +157,7 @@ class ProvidedPlaces:
             raise
 
     def begin(self) -> None:
-        """Have the provider tell of changes from now on. What it raises is raised, when it is closed."""
+        """Subscribes to changes of the provider. Errors of the provider are raised, after it was closed."""
         try:
             self._provider.initialize(self.update)
         except BaseException:
@@ -169,8 +169,8 @@ class ProvidedPlaces:
         return self._now.info
 
     def update(self, info: ServiceInfo) -> None:
-        """Have the client move to the cluster of `info`; nothing once it is closed. Raises ValueError for what it
-        cannot use."""
+        """Moves the client to the cluster of `info`; does nothing after `close`. Raises ValueError for an `info` that
+        the client cannot use."""
         if self._closed:
             return
         with self._changed:

@@ -1,4 +1,4 @@
-"""What moves with a tenant stands for what is open on the cluster in use."""
+"""Objects that move with a tenant wrap the object that is open on the cluster in use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Moving(OfOneProcess, Traveller, Generic[_Inner]):
         self._home = home
         self._leave_cluster = leave
         self._inner: _Inner | None = None
-        """In use; None between two clusters."""
+        """The object in use; None between two clusters."""
         self._last: _Inner | None = None
         """The one in use, or that of the cluster that was left."""
         self._gone = False
@@ -44,7 +44,7 @@ class Moving(OfOneProcess, Traveller, Generic[_Inner]):
             self._inner = None
 
     def expire(self) -> None:
-        """Nothing: whoever waits for a message has a deadline of its own."""
+        """Does nothing: a thread that waits for a message has a deadline of its own."""
 
     def _part(self, last: _Inner) -> None:
         self._home.part(partial(self._leave_behind, last))
@@ -65,7 +65,8 @@ class Moving(OfOneProcess, Traveller, Generic[_Inner]):
             self._leave_cluster(inner)
 
     def _call(self, call: Callable[[_Inner], _T], deadline: Deadline) -> _T:
-        """On the cluster that has the tenant, again when that is left meanwhile. Raises Timeout, AlreadyClosed."""
+        """Calls on the cluster that has the tenant, again when that cluster is left meanwhile. Raises Timeout,
+        AlreadyClosed."""
         while True:
             with self._changing:
                 if not self._changing.wait_for(lambda: self._gone or self._inner is not None, deadline.remaining_s()):

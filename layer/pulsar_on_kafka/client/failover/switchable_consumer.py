@@ -40,27 +40,27 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId, Store
 _log: Final = logging.getLogger(__name__)
 
 GRACE_S: Final = 2.0
-"""How long the application may take, from when nothing more is handed out, to acknowledge what it has, so that it does
-not come again: on the cluster that is left, and on the next one before that hands anything out."""
+"""The time for the application, after the last message was handed out, to acknowledge its messages, so that they are
+not redelivered: on the old cluster, and on the next one before that hands out messages."""
 STILL_S: Final = 0.3
-"""An application that wants the next message, and has acknowledged nothing for so long, is not waited for any longer
-before its cluster is left."""
+"""An application that calls for the next message, and has acknowledged nothing for this time, no longer delays the
+departure from its cluster."""
 _UNACKED_ARE_COUNTED: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
 
 class MovingConsumer(Moving[Consumer], Consumer):
-    """The moving consumer receives from an inner consumer on the cluster that has the tenant. Thread-safe.
+    """The moving consumer receives through an inner consumer on the cluster that has the tenant. Thread-safe.
 
-    When the tenant begins to switch it hands out nothing more, lets the application acknowledge what it has (until it
-    asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged or nothing was acknowledged for
-    0.3 s; two seconds at most), saves and leaves. What it did not hand out, and what is not acknowledged then, is
-    delivered on the next cluster; not before the two seconds are over, if the application has something in hand.
+    When the tenant begins to switch, the consumer hands out no more messages, waits for acknowledgements, saves and
+    leaves. The wait ends after two seconds, or when the application calls for the next message and, on Shared and
+    Key_Shared, everything is acknowledged or nothing was acknowledged for 0.3 s. All other messages are delivered on
+    the next cluster; not before the two seconds end, if the application has unacknowledged messages.
 
-    Messages and ids of a cluster that was left: what is acknowledged of them between two clusters is acknowledged on
-    the next one before that hands anything out, and what is acknowledged later, as soon as may be: then the message
-    may have come again. A cumulative one acknowledges what was first published where the message was read, or where it
-    is a copy from; the rest comes again. Refusals of them do nothing. A seek to one is InvalidMessage.
-    Serialized ids do not tell their cluster: keep none of them over a switch.
+    Messages and ids of a cluster that was left: acknowledgements between two clusters are applied on the next one
+    before it hands out messages. Later ones are applied as soon as possible: the message may have been redelivered
+    before. A cumulative one acknowledges the messages first published on the cluster where the message was read, or on
+    the origin of its copy; the rest is redelivered. Negative acknowledgements of such messages do nothing. A seek to
+    one is InvalidMessage. Serialized ids do not contain their cluster: do not keep them over a switch.
     """
 
     def __init__(self, options: ConsumerOptions, home: TenantHome) -> None:
@@ -71,28 +71,29 @@ class MovingConsumer(Moving[Consumer], Consumer):
         """Takes acknowledgements: the one that gives messages, and a little longer."""
         self._listener_paused = False
         self._unreceived = 0
-        """What lay in the inbox when handing out ended."""
+        """The number of messages in the inbox when handing out ended."""
         self._grace = Deadline.after(0)
         self._in_hand = 0
-        """What the application had not acknowledged when its cluster was left, nor since; 0 where it is not counted."""
+        """The number of messages that the application has not acknowledged since before its cluster was left; 0 where
+        they are not counted."""
         self._former: list[tuple[LedgerLayout, str]] = []
-        """What ids of clusters that were left are made with, told apart by identity: one ledger id may be on both; and
-        which cluster that was."""
+        """The layouts for ids of former clusters, distinguished by identity (one ledger id may exist on both), with the
+        name of the cluster."""
         self._cluster = ""
-        """Where it is, or was last."""
+        """The present or last cluster."""
         self._session: Session | None = None
         self._late = LateAcks(options.subscription_name)
         self._settling = threading.Lock()
         self._settles = False
         """A thread is about to settle what is acknowledged late."""
         self._asking: deque[None] = deque()
-        """An item for each thread that wants a message; adding and taking one is atomic."""
+        """An item for each thread that waits for a message; adding and taking one is atomic."""
         self._listening: deque[None] = deque()
         """An item for each call of the listener that has not returned."""
         self._unanswered: deque[ReceiveCallback] = deque()
         """Asynchronous receives that wait for the next cluster."""
         self.late_acknowledgements = 0
-        """Of messages whose cluster was left; ours."""
+        """The number of acknowledgements of messages whose cluster was left; not in the official API."""
         home.join(self)
 
     # Moving -------------------------------------------------------------------------------------------------------
@@ -117,11 +118,11 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._part(last)
 
     def _wants_more(self) -> bool:
-        """The application is not busy with a message, as far as can be told."""
+        """Whether the application is not processing a message, as far as known."""
         return not self._listening and bool(self._asking or self._unanswered or self._options.message_listener)
 
     def _unacknowledged(self, last: Consumer) -> int:
-        """Of what the application has; 0 where that is not counted."""
+        """The number of unacknowledged messages of the application; 0 where they are not counted."""
         if self._options.consumer_type not in _UNACKED_ARE_COUNTED:
             return 0
         return max(0, sum(endpoint.unacked for endpoint in last.endpoints()) - self._unreceived)
@@ -272,14 +273,14 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._acknowledge_late(message, cumulative=True)
 
     def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
-        """Have the message delivered again; one of a cluster that was left comes again anyway."""
+        """Requests redelivery of the message; a message of a former cluster is redelivered anyway."""
         attached = self._attached
         if attached is not None and not self._is_former(message):
             attached.negative_acknowledge(message)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """Have a copy delivered after `delay_ms`, and acknowledge the message; nothing for one of a cluster that was
-        left: it comes again. Raises as `Consumer.reconsume_later`."""
+        """Sends a copy that is delivered after `delay_ms`, and acknowledges the message; does nothing for a message of
+        a former cluster: it is redelivered. Raises the errors of `Consumer.reconsume_later`."""
         attached = self._of(message)
         if attached is not None:
             attached.reconsume_later(message, delay_ms, properties)
@@ -295,7 +296,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._call(lambda now: now.flush(timeout_millis), self._patience())
 
     def _of(self, message: object) -> Consumer | None:
-        """Who takes the message's acknowledgement; None: it comes too late. Raises AlreadyClosed."""
+        """The consumer that takes the message's acknowledgement; None: it is too late. Raises AlreadyClosed."""
         if self._gone:
             raise self._is_closed()
         attached = self._attached
@@ -324,7 +325,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         return next((each for each in self._former if each[0] is layout), None)
 
     def _acknowledge_late(self, message: object, *, cumulative: bool = False) -> None:
-        """Have it acknowledged where its tenant is now, or will be. Does not wait."""
+        """Acknowledges the message on the present or next cluster of its tenant. Does not wait."""
         left = self._left_with(message)
         if left is None or not self._late.add(message, *left, cumulative=cumulative):
             return
@@ -338,7 +339,8 @@ class MovingConsumer(Moving[Consumer], Consumer):
             aside("pok-late-acks", partial(self._settle_late, session))
 
     def _settle_late(self, session: Session) -> None:
-        """What fails waits for the next time; the messages come again meanwhile."""
+        """Applies late acknowledgements; failed ones wait for the next attempt, and their messages are redelivered
+        meanwhile."""
         with self._settling:
             with self._changing:
                 self._settles = False
@@ -395,7 +397,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
 
 
 class _Still:
-    """A count is still when it has not changed for so many seconds. Asked again and again by one thread."""
+    """A count is still when it has not changed for this many seconds. One thread calls it repeatedly."""
 
     def __init__(self, count: Callable[[], int], for_s: float) -> None:
         self._count = count

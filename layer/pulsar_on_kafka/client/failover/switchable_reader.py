@@ -34,8 +34,8 @@ class _Given(NamedTuple):
 class MovingReader(Moving[Reader], Reader):
     """The moving reader reads with an inner reader on the cluster that has the tenant. Thread-safe.
 
-    On the next cluster it goes on behind the copy of the last message that it gave, in each partition, also inside a
-    batch; where nothing was given, behind the copy of the last one before its start.
+    On the next cluster it continues behind the copy of the last message that it returned, in each partition, also
+    inside a batch; without any, behind the copy of the last one before its start.
     """
 
     def __init__(self, options: ReaderOptions, home: TenantHome) -> None:
@@ -48,7 +48,8 @@ class MovingReader(Moving[Reader], Reader):
         self._former: list[LedgerLayout] = []
         self._given: dict[int, _Given] = {}
         self._skipped: dict[int, _Given] = {}
-        """Of the batch entries at which it began here: so many messages were given on the cluster before."""
+        """The batch entries at which reading began here, with the number of messages that the former cluster
+        delivered."""
         self._told_at_close: list[Callable[[Reader], None]] = []
         home.join(self)
         if options.reader_listener is not None:
@@ -77,7 +78,7 @@ class MovingReader(Moving[Reader], Reader):
             inner.listen(self._heard)
 
     def _starts(self, session: Session, former: Topic, cluster: str) -> dict[int, int]:
-        """Where to go on in each partition, found by the places of the originals."""
+        """The start in each partition, found by the places of the originals."""
         if cluster == self._left:  # it did not go in the end
             stayed, self._given = self._given, {}
             self._skipped = {p: each for p, each in stayed.items() if each.messages}
@@ -110,7 +111,7 @@ class MovingReader(Moving[Reader], Reader):
         def read(inner: Reader) -> Message:
             left_ms = None if timeout_millis is None else int(1000 * deadline.remaining_s())
             message = inner.read_next(left_ms)
-            if inner is not self._inner:  # the next cluster has it as well, and nobody noted that it was given
+            if inner is not self._inner:  # the next cluster has the message as well, and its delivery was not recorded
                 raise AlreadyClosed(f"{self._what} moved")
             return message
 
@@ -120,7 +121,7 @@ class MovingReader(Moving[Reader], Reader):
                 return message
 
     def _note(self, message: Message) -> bool:
-        """Whether it is the application's: the cluster before did not give it."""
+        """Whether to deliver the message: the former cluster did not deliver it."""
         partition = message.feed.slot.number
         messages = 0
         if isinstance(message, BatchedMessage):
@@ -133,7 +134,7 @@ class MovingReader(Moving[Reader], Reader):
         return True
 
     def listen(self, listener: ReaderListener) -> None:
-        """Have `listener` called with every message from now on, on every cluster."""
+        """Registers `listener` for every message from now on, on every cluster."""
         self._listening_with = listener
         inner = self._inner
         if inner is not None:

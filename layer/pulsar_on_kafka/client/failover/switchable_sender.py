@@ -36,14 +36,14 @@ class _Held:
 
 
 class MovingSender(Moving[Producer]):
-    """The moving sender sends through an inner producer on the cluster that has the tenant; what is sent while it has
-    none waits, for `send_timeout_millis` at most, and goes to the next one in order. Thread-safe.
+    """The moving sender sends through an inner producer on the cluster that has the tenant. Without a cluster, messages
+    wait for `send_timeout_millis` at most, and go to the next cluster in order. Thread-safe.
 
-    Each message is stored on one cluster, or reported as failed: what is under way when the tenant begins to switch is
-    waited for. Where the cluster may be dead (`TenantHome.leave_s`) that takes two seconds at most; what is unanswered
-    then is sent to the next cluster, with the same number, and may be on both, as with Pulsar's client. Numbering goes
-    on. Memory: `max_pending_messages` that wait, beside those of the producer in use. What
-    waits is encoded when it goes on its way, so a record must not be changed after `send_async`.
+    Each message is stored on one cluster, or reported as failed: the switch waits for messages under way. Where the
+    cluster may be dead (`TenantHome.leave_s`) the wait is two seconds at most; unanswered messages are then sent to the
+    next cluster, with the same number, and may be on both, as with Pulsar's client. Numbering continues. Memory:
+    `max_pending_messages` waiting messages, beside those of the producer in use. A waiting message is encoded when it
+    is sent, so a record must not be changed after `send_async`.
     """
 
     def __init__(self, options: ProducerOptions, home: TenantHome) -> None:
@@ -53,7 +53,7 @@ class MovingSender(Moving[Producer]):
         """An item for each call that may be inside the inner one: appending and taking is atomic."""
         self._held: deque[_Held] = deque()
         self._unanswered: dict[_Noted, None] | None = None if home.leave_s is None else {}
-        """What was sent and is not answered, in order; None where the answer is always waited for."""
+        """The unanswered messages, in order; None where every departure waits for the reply."""
         self._room = room_for_pending(
             options.max_pending_messages, options.max_pending_messages_across_partitions, partitions=1
         )
@@ -89,7 +89,7 @@ class MovingSender(Moving[Producer]):
                 raise
 
     def answered(self, noted: _Noted) -> bool:
-        """Whether what became of it is what becomes of the message: it was not taken to another cluster. Once."""
+        """Whether this report counts for the message: the message was not taken to another cluster. Once."""
         assert self._unanswered is not None  # noqa: S101 - only then something is noted
         with self._changing:
             return self._unanswered.pop(noted, self) is not self
@@ -120,11 +120,11 @@ class MovingSender(Moving[Producer]):
             )
 
     def _fail(self, held: _Held, failure: PulsarException) -> None:
-        """Nobody is there to raise at: the sender waits, or has a callback."""
+        """Reports a failure without a caller to raise at: the sender waits, or has a callback."""
         self._failed_waiting += 1
         try:
             fail(held.callback, failure)
-        except Exception:  # the application's; it must not end the thread that moves everybody
+        except Exception:  # the application's; it must not end the thread that moves all travellers
             _log.exception("topic=%s a send callback failed", self._options.topic)
 
     def depart(self) -> None:
@@ -144,15 +144,15 @@ class MovingSender(Moving[Producer]):
         self._part(last)
 
     def wait_for_all(self, deadline: Deadline) -> int:
-        """As `Sender.wait_for_all`, on the cluster in use."""
+        """`Sender.wait_for_all` on the cluster in use."""
         return self._known().sender.wait_for_all(deadline)
 
     def wait_for_callbacks(self) -> None:
-        """As `Sender.wait_for_callbacks`, on the cluster in use."""
+        """`Sender.wait_for_callbacks` on the cluster in use."""
         self._known().sender.wait_for_callbacks()
 
     def _take_along(self, unanswered: dict[_Noted, None]) -> None:
-        """Have what the cluster did not answer wait for the next one, before what waits already."""
+        """Queues messages that the cluster did not answer for the next one, before those that wait already."""
         with self._changing:
             taken = [noted.sent for noted in unanswered]
             unanswered.clear()
@@ -227,11 +227,11 @@ class MovingSender(Moving[Producer]):
 
     @property
     def name(self) -> str:
-        """That of the producer in use: without a name of your own another one on each cluster."""
+        """The name of the producer in use: a generated name differs on each cluster."""
         return self._known().producer_name()
 
     def last_sequence_id(self) -> int:
-        """Numbering goes on over all clusters."""
+        """The last sequence id; numbering continues over all clusters."""
         return self._known().last_sequence_id()
 
     def send_counts(self) -> SendCounts:
@@ -255,7 +255,7 @@ class MovingSender(Moving[Producer]):
 
 
 class _Noted(OwnCallback):
-    """The callback of a send that may be taken to another cluster: what the first one says then counts no more."""
+    """The callback of a send that may be taken to another cluster: the first cluster's report then does not count."""
 
     def __init__(self, sent: _Held, sender: MovingSender) -> None:
         self.sent = sent

@@ -20,12 +20,12 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarExcept
 _log: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 30.0
-"""How long one question for changes waits at the lookup service."""
+"""How long one request for changes waits at the lookup service."""
 _RETRY_INTERVAL_S: Final = 1.0
-"""How long after a failure to ask, or to open something on the new cluster, before the next attempt."""
+"""The pause after a failed request, or a failed opening on the new cluster."""
 _EXPIRE_S: Final = 0.1
 _AT_ONCE: Final = 16
-"""Who leaves, or arrives, at the same time."""
+"""The limit of travellers that leave, or arrive, in parallel."""
 _WAIT_BETWEEN_S: Final = 0.5
 """The same while the tenant is between two clusters: what waits for it is answered in time."""
 
@@ -43,8 +43,8 @@ class Traveller(Protocol):
         """Settle what is under way, and leave the cluster. Raises nothing."""
 
     def look_ahead(self, session: Session) -> None:
-        """Have at hand what `arrive` will ask of that cluster. Changes nothing there, or here. Perhaps not called, and
-        perhaps while arriving. Raises LayerError, PulsarException: not now."""
+        """Prefetches the metadata that `arrive` needs of that cluster. Changes nothing there, or here. It may not be
+        called, or be called during the arrival. Raises LayerError, PulsarException: not possible now."""
 
     def arrive(self, session: Session) -> None:
         """Go on there. Raises PulsarException: not possible now, to be tried again."""
@@ -53,16 +53,17 @@ class Traveller(Protocol):
         """Answer what has waited for too long."""
 
     def abandon(self) -> None:
-        """The client is closed: whoever waits hears so. What was open on a cluster is closed already."""
+        """Handles the closing of the client: waiting callers get an error. Objects that were open on a cluster are
+        closed already."""
 
 
 class TenantHome:
-    """The home follows one tenant through the map, and takes the tenant's travellers along. Thread-safe; one thread,
-    which asks for changes from the first producer, consumer or reader until `close`, and up to 16 more while everybody
-    leaves a cluster, or arrives.
+    """The home follows one tenant through the map, and moves the tenant's travellers along. Thread-safe; one thread,
+    which requests changes from the first producer, consumer or reader until `close`, and up to 16 more while all
+    travellers leave a cluster, or arrive.
 
-    While nobody tells where the tenant is, everything stays where it is. While it is between two clusters, and it is
-    told where it goes, the next one is connected to and its metadata is read.
+    Without a reply about the tenant's place, all travellers stay. While the tenant is between two clusters with a known
+    next one, the home connects to the next one and reads its metadata.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class TenantHome:
         operation_timeout_s: float,
         leave_s: float | None = None,
     ) -> None:
-        """`leave_s`: how long everybody's leaving of a cluster is waited for, which may be left because it is dead;
-        None: until it is done. The rest goes on beside what is done on the next cluster."""
+        """`leave_s`: the time-out for leaving a cluster that may be dead; None: no time-out. The rest continues in
+        parallel with the work on the next cluster."""
         self.tenant = tenant
         self.leave_s = leave_s
         self._directory = directory
@@ -83,20 +84,20 @@ class TenantHome:
         self._place: TenantPlace | None = None
         self._session: Session | None = None
         self._called: tuple[Session, str] | None = None
-        """What the cluster of that session is called, where the map does not say."""
+        """The name of that session's cluster, where the map does not contain it."""
         self._ahead: Ahead | None = None
         self._failure = ""
-        """Why nobody can arrive; '' where they can. Told when it changes."""
+        """The reason why no traveller can arrive; '' where they can. Logged when it changes."""
         self._closing: list[threading.Thread] = []
         """Sessions of clusters that were left. Both of the home's thread."""
         self._away: list[Traveller] = []
-        """Those that left a cluster and have not arrived on one yet."""
+        """Travellers that left a cluster and have not arrived on one yet."""
         self._travellers: list[Traveller] = []
         self._settled = threading.Condition(threading.RLock())
         self._told_nothing = False
-        """When asked for changes last, nobody answered."""
+        """Whether the last request for changes got no reply."""
         self._moving = threading.Lock()
-        """Held while somebody arrives or a move is made, so that nobody opens on a cluster that is being left."""
+        """Held during an arrival or a move, so that no object opens on a cluster that is being left."""
         self._worker = Worker(
             f"pok-tenant-{tenant}", self._follow, f"tenant={tenant} a move went wrong", retry=Retry(_RETRY_INTERVAL_S)
         )
@@ -104,10 +105,10 @@ class TenantHome:
     # For the client -----------------------------------------------------------------------------------------------
 
     def session(self) -> Session:
-        """On the cluster that has the tenant; while it is switching, on the one that gets it, when it is there.
+        """The session on the cluster that has the tenant; during a switch, the call waits for the next cluster.
 
         Raises:
-            ConnectError: nobody tells where the tenant is.
+            ConnectError: no lookup service returns the tenant's place.
             Timeout: it was switching for longer than the operation timeout.
             AlreadyClosed: the client was closed.
         """
@@ -125,17 +126,20 @@ class TenantHome:
             return self._session
 
     def join(self, traveller: Traveller) -> None:
-        """Have it open on the tenant's cluster now, and move with the tenant. Raises what opening it raises.
+        """Opens the traveller on the tenant's cluster now, and moves it with the tenant. Raises the errors of the
+        opening.
 
-        A cluster that does not answer is not the last word where the next one may be told soon (`leave_s`): then it is
-        tried again until the operation timeout.
+        Where the map may soon name another cluster (`leave_s`), an unresponsive cluster is retried until the operation
+        timeout.
         """
         deadline = Deadline.after(self.operation_timeout_s)
         while True:
             try:
                 session = self.session()
                 if self.leave_s is not None:
-                    session.check_answers(Deadline.after(self.leave_s))  # or a move would wait for somebody's attempts
+                    session.check_answers(
+                        Deadline.after(self.leave_s)
+                    )  # or a move would wait for the attempts of a traveller
                 with self._moving:
                     if session is not self._session:
                         continue  # it moved just then
@@ -152,7 +156,7 @@ class TenantHome:
             self._away = [each for each in self._away if each is not traveller]
 
     def end(self) -> None:
-        """Have the thread end once nobody keeps it waiting: see `close`."""
+        """Ends the thread as soon as nothing keeps it waiting: see `close`."""
         self._worker.end()
         with self._settled:
             self._settled.notify_all()
@@ -174,15 +178,14 @@ class TenantHome:
             traveller.abandon()
 
     def part(self, leave: Callable[[], None]) -> None:
-        """Have `leave`, which raises nothing, leave a cluster: returns when that is done, or waited for long enough."""
+        """Runs `leave`, which raises nothing and leaves a cluster: returns when that is done, or after the time-out."""
         if self.leave_s is None:
             leave()
             return
         aside("pok-parting", leave).join(self.leave_s)
 
     def cluster_of(self, session: Session) -> str:
-        """What the cluster of a session is called by the replicators of its messages; Kafka's id of it where nobody
-        says. Raises LayerError."""
+        """The cluster's name in copies of its messages; Kafka's cluster id without a name. Raises LayerError."""
         place = self._place
         if place is not None and place.cluster:
             return place.cluster
@@ -214,7 +217,7 @@ class TenantHome:
             self._told_nothing = False
         except LayerError as failure:
             if not self._told_nothing and not self._worker.ended:
-                _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
+                _log.warning("tenant=%s stays where it is, no lookup service reports changes: %s", self.tenant, failure)
             self._told_nothing = True
             self._worker.pause(_EXPIRE_S if waiting else _RETRY_INTERVAL_S)
             place = self._place
@@ -229,7 +232,7 @@ class TenantHome:
 
     def _move(self, place: TenantPlace) -> None:
         before, self._place = self._place, place
-        assert before is not None  # noqa: S101 - whoever moves was somewhere
+        assert before is not None  # noqa: S101 - a moving traveller has a former place
         if before.is_same_cluster(place) and not place.switching and self._session is not None:
             return
         _log.info("tenant=%s on cluster %s %s", self.tenant, place.cluster, place.state.value)
@@ -239,7 +242,7 @@ class TenantHome:
             self._settle_now(place)
 
     def _look_ahead(self, place: TenantPlace) -> None:
-        """Connect to where the tenant goes, while everybody leaves the cluster where it was."""
+        """Connects to the next cluster of the tenant, while its travellers leave the former one."""
         reached = place.reached
         if reached is None:
             return
@@ -253,7 +256,8 @@ class TenantHome:
         self._ahead = Ahead(reached, session, [traveller.look_ahead for traveller in self._travellers])
 
     def _session_at(self, place: TenantPlace) -> Session:
-        """That which was opened ahead, if it goes there; it is connected. Raises PulsarException: not possible now."""
+        """The session that was opened ahead, if it is on that cluster; otherwise a new, connected one. Raises
+        PulsarException: not possible now."""
         ahead = self._ahead
         session = ahead.take_for(place) if ahead is not None else None
         session = session or self._open_session(place)
@@ -286,7 +290,7 @@ class TenantHome:
             _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
 
     def _settle_now(self, place: TenantPlace) -> None:
-        """Everybody who is away arrives, if the tenant is anywhere; what cannot yet is tried again."""
+        """Lets all travellers without a cluster arrive, if the tenant has one; failed arrivals are retried."""
         if not place.switching:
             try:
                 session = self._session
@@ -298,7 +302,7 @@ class TenantHome:
                 arriving = list(self._away)
                 side_by_side([partial(self._arrive, each, session) for each in arriving], _AT_ONCE)
                 if arriving:
-                    _log.info("tenant=%s goes on, on cluster %s", self.tenant, place.cluster)
+                    _log.info("tenant=%s continues on cluster %s", self.tenant, place.cluster)
                 self._failure = ""
             except PulsarException as failure:
                 if self._failure != str(failure):
@@ -316,12 +320,13 @@ class TenantHome:
             _log.exception("tenant=%s a traveller's step went wrong", self.tenant)
 
     def _arrive(self, traveller: Traveller, session: Session) -> None:
-        """One that fails in a way that nobody expects stays away and is tried again, as one that cannot arrive yet."""
+        """Lets a traveller arrive. After an unexpected failure it stays away and is retried, as one that cannot arrive
+        yet."""
         try:
             traveller.arrive(session)
         except PulsarException:
             raise
-        except Exception:  # a fault of ours or the application's: the others arrive all the same
+        except Exception:  # a fault of this product or the application: the others arrive all the same
             _log.exception("tenant=%s a traveller could not arrive, it is tried again", self.tenant)
             return
         with self._settled:

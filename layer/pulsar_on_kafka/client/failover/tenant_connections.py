@@ -32,14 +32,13 @@ _MAP: Final = "pok+map"
 def directory_of(url: str, listener: str = "") -> Directory | None:
     """The map of tenants that a service URL names; None for the URL of a cluster.
 
-    pok+lookup://host:port[,host:port...]     lookup services (pok lookup serve)
-    pok+lookup+ssl://host:port[,...]          the same by HTTPS
-    pok+map:///etc/pok/tenants.json           a file (see `FileDirectory`)
+    pok+lookup://host:port[,host:port...] lookup services (pok lookup serve) pok+lookup+ssl://host:port[,...] the same
+    by HTTPS pok+map:///etc/pok/tenants.json a file (see `FileDirectory`)
 
-    `listener`: which of a cluster's addresses a service is asked for, by name.
+    `listener`: the name of the address of a cluster to request from a service.
 
     Raises:
-        ValueError: it is of this kind, and names no service or no file.
+        ValueError: a URL of this kind without a service or file.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in (_LOOKUP, _LOOKUP_TLS, _MAP):
@@ -55,7 +54,7 @@ def directory_of(url: str, listener: str = "") -> Directory | None:
 
 
 LEAVE_S: Final = 2.0
-"""How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""
+"""How long a cluster may take to answer messages under way when its client leaves it: it may be dead."""
 
 
 class Homes:
@@ -77,7 +76,8 @@ class Homes:
         self._closed = False
 
     def producer(self, options: ProducerOptions) -> Producer:
-        """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
+        """Raises the errors of `Client.create_producer`, and ConnectError: no lookup service returns the tenant's
+        place."""
         return Producer(MovingSender(options, self._home_of([options.topic])), lambda _: None)
 
     def consumer(self, options: ConsumerOptions) -> MovingConsumer:
@@ -93,14 +93,14 @@ class Homes:
         return MovingReader(options, self._home_of([options.topic]))
 
     def session(self, topic: str) -> Session:
-        """Of the cluster that has the topic's tenant now."""
+        """The session on the present cluster of the topic's tenant."""
         return self._home_of([topic]).session()
 
     def only_session(self) -> Session:
-        """Of the one tenant in use: a transaction is on one cluster.
+        """The session of the only tenant in use: a transaction is on one cluster.
 
         Raises:
-            InvalidConfiguration: none was used yet, or several.
+            InvalidConfiguration: no tenant was used yet, or several.
         """
         if self._together:
             return self._home(EVERY_OTHER_TENANT).session()

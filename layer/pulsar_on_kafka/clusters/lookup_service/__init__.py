@@ -1,1 +1,1 @@
-"""The lookup service: it tells clients which cluster serves a tenant."""
+"""The lookup service: it returns the cluster of a tenant to clients."""

@@ -1,16 +1,15 @@
-"""The lookup service answers over HTTP where tenants are, and gives metadata of their clusters. Never data.
+"""The lookup service returns the clusters of tenants, and metadata of the clusters, over HTTP. Never data.
 
-    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `TenantPlace`
-    GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
-    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions         {"partitions": 4}
-    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state              offsets, cursors, who owns them
-    GET /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION]      type, data, properties ...
-    GET /health/live, /health/ready
+    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30] the tenant's place, see `TenantPlace` GET
+    /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC {"brokerUrl": "kafka://..."} GET
+    /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions {"partitions": 4} GET
+    /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state offsets, cursors, owners GET
+    /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION] type, data, properties ... GET /health/live, /health/ready
 
-Pulsar's own paths and answers are the second, the third and the fifth. A topic that is not there is not made.
+The second, the third and the fifth have Pulsar's paths and replies. A missing topic is not created.
 
-A cluster may have several addresses (`listeners.py`): who names one by `?listener=NAME`, as clients do that have a
-`listener_name`, is told that one, others that of their network.
+A cluster may have several addresses (`listeners.py`): a client with `?listener=NAME`, as sent by clients with a
+`listener_name`, gets that one, others that of their network.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class LookupAnswers:
         return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
 
     def _topic(self, parts: list[str], asker: Asker = ANYBODY) -> tuple[TenantPlace, str]:
-        """Where the topic is, for who asks; for this service itself that is the cluster's own address."""
+        """The topic's place as the client reaches it; for this service itself the cluster's own address."""
         if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
             raise _Refusal(
                 HTTPStatus.BAD_REQUEST, f"expected persistent/TENANT/NAMESPACE/TOPIC, got {'/'.join(parts)!r:.200}"

@@ -15,10 +15,10 @@ _TIMEOUT_S: Final = 10.0
 
 
 class ClusterMetadata:
-    """Thread-safe. One connection for each cluster that was asked about, kept until `close`."""
+    """Metadata of clusters. Thread-safe. One connection for each cluster in use, kept until `close`."""
 
     def __init__(self, kafka_config: Mapping[str, str], instance: str) -> None:
-        """`instance`: whose state is asked, in each cluster; that of the clients who follow."""
+        """`instance`: the instance whose state is read, in each cluster; that of the following clients."""
         self._kafka_config = kafka_config
         self._instance = instance
         self._admins: dict[str, AdminClient] = {}
@@ -30,7 +30,7 @@ class ClusterMetadata:
         return 0 if names == [topic] else len(names)
 
     def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema:
-        """That version, or the latest. Raises TopicNotFound: there is none."""
+        """That version of the schema, or the latest. Raises TopicNotFound: there is none."""
         return self._admin(place).get_schema_info_with_version(topic, version)
 
     def state(self, place: TenantPlace, topic: str) -> dict[str, Any]:

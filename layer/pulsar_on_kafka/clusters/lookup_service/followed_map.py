@@ -1,4 +1,4 @@
-"""The map of tenants as a lookup service knows it: read when it changes, and four times a second, for everybody."""
+"""The map of tenants in a lookup service, for all requests: read when it changes, and four times a second."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CLOSE_S: Final = 5.0
 
 @contextmanager
 def following_map(services: Services) -> Iterator[FollowedMap]:
-    """Followed while inside, by two threads. Memory: what `FollowedMap` and `PartitionTail` say."""
+    """The followed map inside of the `with` block, by two threads. Memory: see `FollowedMap` and `PartitionTail`."""
 
     def addresses(deadline: Deadline) -> Mapping[str, ClusterAddress]:
         return services.clusters.registry(deadline).clusters
@@ -44,7 +44,7 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
         stack.callback(followed.close)
         tail = PartitionTail(
             services.log, TENANTS, reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
-            without="changes of the map of tenants are heard of a quarter of a second later",
+            without="changes of the map of tenants arrive a quarter of a second later",
         )  # fmt: skip
         stack.callback(lambda: tail.close(Deadline.after(_CLOSE_S)))
         tail.look()
@@ -55,14 +55,14 @@ _log: Final = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.25
 STALE_S: Final = 5.0
-"""What was read longer ago is told to nobody: the tenant may be elsewhere since, and whoever went where it was would
-begin to receive again what was acknowledged there."""
+"""The age from which the map is not served: the tenant may have moved since, and a client at its former place would
+receive messages again that were acknowledged at the new one."""
 MAX_WAITING: Final = 2_000
-"""Who comes beyond that is answered at once."""
+"""The limit of waiting requests; further ones are answered at once."""
 LONGEST_WAIT_S: Final = 60.0
 
 Addresses = Callable[[Deadline], Mapping[str, ClusterAddress]]
-"""How each cluster is reached, by its name, as they stand now."""
+"""Returns the present address of each cluster, by its name."""
 Records = Callable[[Deadline], Mapping[str, TenantRecord]]
 """Every record of the map by its tenant, as they stand now."""
 
@@ -108,7 +108,7 @@ class FollowedMap:
             return self._place(tenant, asker)
 
     def failure(self) -> str:
-        """Why nobody can be answered now; '' when everybody can."""
+        """The reason why no request can be answered now; '' without one."""
         with self._changed:
             if self._read_s is not None and self._clock.monotonic() - self._read_s <= STALE_S:
                 return ""
@@ -139,7 +139,7 @@ class FollowedMap:
         target = self._addresses_known.get(record.target)
         try:
             return place_of(tenant, record, url, "" if target is None else url_for(record.target, target, asker))
-        except LookupFailed:  # of the target: that is said when the tenant is there
+        except LookupFailed:  # of the target: reported when the tenant is there
             return place_of(tenant, record, url)
 
     def _follow(self) -> float:

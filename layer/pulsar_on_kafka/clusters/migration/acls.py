@@ -32,7 +32,7 @@ def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> A
     own: set[Acl] = set()
     wider: set[Acl] = set()
     for acl in acls:
-        # The authors of changes of a cursor that nobody owns have the names of groups.
+        # The authors of changes of a cursor without an owner have the names of groups.
         topic, slash, rest = (acl.name, "", "") if acl.kind == "topic" else acl.name.partition("/")
         if topic in renamed and (slash or acl.kind == "topic" or acl.prefixed):
             own.add(acl._replace(name=f"{renamed[topic]}{slash}{rest}"))

@@ -94,9 +94,10 @@ def not_persistent(source: AdminClient, tenant: str, deadline: Deadline) -> list
 
 
 def lacking(source: Inventory, target: Inventory) -> list[str]:
-    """What of the source's metadata the target has not, or otherwise, one sentence each; what it has beyond is its own.
+    """Metadata of the source that the target lacks, or has with another value, one sentence each; additional metadata
+    of the target is ignored.
 
-    Empty: whoever comes from the source finds everything.
+    Empty: programs from the source find everything.
     """
     found = []
     for name, policies in source.namespaces.items():
@@ -176,7 +177,7 @@ def _sync_topic(
                     made, subscription.name, dict.fromkeys(range(made.partitions), 0), deadline
                 )
             except errors.AlreadyExists:
-                _log.debug("topic=%s subscription=%s somebody else has made it", name, subscription.name)
+                _log.debug("topic=%s subscription=%s another process has created it", name, subscription.name)
         if entry.properties or entry.replicated:
             there_now = target.node.subscriptions.find(made, subscription.name, deadline)
             if there_now is not None:

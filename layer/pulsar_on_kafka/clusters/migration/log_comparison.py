@@ -1,7 +1,6 @@
-"""Reads the logs of a tenant's topics on the cluster that it leaves and on the one that it gets to, in step, and
-compares the messages.
+"""Reads the logs of a tenant's topics on the source and the target cluster, in step, and compares the messages.
 
-A record is on the other cluster under another offset; its copy says where the original lies (decision 0017).
+A record has another offset on the other cluster; its copy contains the place of the original (decision 0017).
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """`lacking`: what of the source's metadata the target has not, one sentence each. `not_moved`: what somebody else
-    has to see to, which keeps nobody from switching."""
+    """`lacking`: metadata of the source that the target lacks, one sentence each. `not_moved`: tasks for an operator,
+    which do not prevent the switch."""
 
     lacking: tuple[str, ...]
     partitions: tuple[PartitionReport, ...]
@@ -72,7 +71,7 @@ class MigrationReport:
 Headers = Iterable[tuple[str, bytes | None]]
 
 _OF_ONE_SIDE: Final = frozenset({REPLICATED_FROM, ORIGINAL_ID, PUBLISH_TIME, SCHEMA_VERSION, FENCE, TXN})
-"""What a copy has and its original has not, or otherwise."""
+"""Headers that differ between a copy and its original."""
 _DIGEST_BYTES: Final = 16
 
 
@@ -103,16 +102,17 @@ class Compared:
 
 
 class SideBySide:
-    """Is told of the source's messages and of the copies that count, each side in the order of its log, in any turns.
+    """Compares the source's messages with the copies that count; each side is added in the order of its log, in any
+    turns.
 
-    Memory: 250 bytes for each message that the other side was not told of yet, `waiting` originals and `early` copies.
-    Whoever tells keeps both small: it goes on with the side that is behind, and makes room where that does not help.
+    Memory: 250 bytes for each message without its counterpart, `waiting` originals and `early` copies. The caller keeps
+    both small: it continues with the side that is behind, and makes room where that does not help.
     """
 
     def __init__(self, other: str) -> None:
         self._other = other
         self._told = 0
-        """Originals below it were told of, or are not there."""
+        """Originals below this offset were added, or do not exist."""
         self._waiting: dict[int, tuple[int, bool]] = {}
         """Digests by offset, and whether it may be without a copy."""
         self._last_waiting = self._newest_copy = -1
@@ -128,17 +128,17 @@ class SideBySide:
 
     @property
     def early(self) -> int:
-        """Copies of what was not told of yet."""
+        """Copies without their originals so far."""
         return len(self._early)
 
     @property
     def lags(self) -> bool:
-        """Whether the target has to be read on before the source."""
+        """Whether the target has to be read before the source."""
         return bool(self._waiting) and self._newest_copy < self._last_waiting
 
     def original(self, record: KafkaRecord, headers: Headers) -> None:
-        """A message of the source. What came from elsewhere, and what its sender kept from going to the target, is
-        nobody's to copy."""
+        """Adds a message of the source. Messages from elsewhere, and those whose sender excluded the target, are not to
+        be copied."""
         offset = record.offset()
         self._told = offset + 1
         named = dict(headers)
@@ -160,7 +160,7 @@ class SideBySide:
             self._judge(original, waiting[0], digest_of(original, record, headers))
 
     def reached(self, end: int) -> None:
-        """Every original below `end` was told of: copies of others are copies of what is not there any more."""
+        """Marks every original below `end` as added: other copies have originals that were deleted."""
         self._told = max(self._told, end)
         for gone in [original for original in self._early if original < self._told]:
             del self._early[gone]
@@ -229,7 +229,7 @@ _APART: Final = 50_000
 _MAX_WAITING: Final = 50_000
 """Messages of all topics that wait for their copies, and as many copies for their originals."""
 _FEWEST: Final = 1_000
-"""Of one partition, whatever there is of others."""
+"""The share of one partition, however many others there are."""
 _Headers = list[tuple[str, bytes | None]]
 
 
@@ -242,14 +242,15 @@ class _Pair:
 
 
 class BothSides:
-    """For one thread, until `close`. Each record is read once: a second look reads what came since.
+    """Reads both logs, in one thread, until `close`. Each record is read once: a second look reads the records since
+    the first.
 
-    A log that is far ahead of the other one is not read on: neither originals that were not copied yet, nor copies of
-    what was not read yet.
+    Reading pauses in a log that is far ahead of the other one: of originals without copies, or of copies whose
+    originals were not read yet.
 
-    Memory: two `SideReading`s of all topics that were looked at; and a `SideBySide` for each of their partitions. In
-    these 100,000 originals wait for their copies, and as many copies for their originals, and 2,000 more of each in any
-    partition, 250 bytes each, however long the logs are and whatever their order is: 50 MB, and 1 MB a partition.
+    Memory: two `SideReading`s of all topics in use; and a `SideBySide` for each of their partitions. In these 100,000
+    originals wait for their copies, and as many copies for their originals, and 2,000 more of each in any partition,
+    250 bytes each, however long the logs are and whatever their order is: 50 MB, and 1 MB a partition.
     """
 
     def __init__(self, left: Node, from_cluster: str, reached: Node, to_cluster: str) -> None:
@@ -259,7 +260,7 @@ class BothSides:
         self._to_cluster = to_cluster
         self._pairs: dict[str, _Pair] = {}
         self._of: dict[str, _Pair] = {}
-        """By the id that Kafka has for the topic, here or there."""
+        """Pairs by Kafka's id of the topic, here or there."""
 
     def close(self) -> None:
         """A second call does nothing."""
@@ -303,7 +304,7 @@ class BothSides:
                 return {number: each.result(left.get(number, 0)) for number, each in pair.partitions.items()}
 
     def logs(self, topic: Topic, other: Topic, deadline: Deadline) -> tuple[LogRead, LogRead]:
-        """Where messages began, on both clusters, as far as they were read. Raises as `read_on`."""
+        """The beginnings of messages on both clusters, as far as they were read. Raises the errors of `read_on`."""
         return self.here.known(topic, deadline), self.there.known(other, deadline)
 
     def _held_beside(self, pair: _Pair) -> int:
@@ -315,7 +316,7 @@ class BothSides:
         origin = Origin(self._from_cluster, topic.layout.incarnation)
         pair = self._pairs.setdefault(name, _Pair(*ids, origin))
         if (pair.here, pair.there) != ids:
-            raise errors.Refused(f"topic {name} was deleted and made anew meanwhile: say it again")
+            raise errors.Refused(f"topic {name} was deleted and recreated meanwhile: repeat the command")
         self._of.update(dict.fromkeys(ids, pair))
         for number in range(topic.partitions):
             self._of_partition(pair, number)

@@ -45,7 +45,7 @@ NEAR: Final = 100_000
 _CURSORS_AT_ONCE: Final = 4
 
 Doing = Callable[[CursorsOf, CursorsOf, Deadline], list[PartitionComparison]]
-"""With a subscription that is left, and the one of that name that is reached."""
+"""A function of a subscription on the source, and the one of that name on the target."""
 
 
 class _Pair(NamedTuple):
@@ -68,9 +68,9 @@ class NamedCluster(NamedTuple):
 
 
 class TenantSides:
-    """For one thread; up to eight more ask the clusters side by side.
+    """Both sides of a tenant, for one thread; up to eight more send requests to the clusters in parallel.
 
-    Memory: that of `BothSides`, of all of the tenant's topics, and the cursors of four subscriptions on both sides.
+    Memory: see `BothSides`, for all of the tenant's topics, and the cursors of four subscriptions on both sides.
     """
 
     def __init__(self, tenant: str, left: NamedCluster, reached: NamedCluster, patience_s: float) -> None:
@@ -81,20 +81,21 @@ class TenantSides:
         self._patience_s = patience_s
 
     def reading(self) -> BothSides:
-        """To be closed."""
+        """The reader of both logs; the caller closes it."""
         return BothSides(self._left.node, self._from_cluster, self._reached.node, self._to_cluster)
 
     # While programs go on -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Have the target know what the source does, and replicators copy from there. Raises as `sync_metadata`."""
+        """Copies the source's metadata to the target, and starts replicators from there. Raises the errors of
+        `sync_metadata`."""
         sync_metadata(self._left, self._reached, self._tenant, Deadline.after(_READ_S))
         for left in carry(self._left, self._reached, self._tenant, Deadline.after(_READ_S)):
             _log.warning("tenant=%s %s", self._tenant, left)
         self.replicate()
 
     def replicate(self) -> None:
-        """Have the replicators of the source copy every topic of the tenant."""
+        """Starts replication of every topic of the tenant on the source."""
         to_cluster = self._to_cluster
 
         def with_cluster(now: Any) -> Any:
@@ -142,20 +143,20 @@ class TenantSides:
             while True:
                 found = both.read_on(pair.topic, pair.other, Deadline.after(_READ_S))
                 behind = sum(compared.missing for compared in found.values())
-                if behind <= NEAR or self._backlog(pair.topic) == 0:  # what is missing then is told of at the switch
+                if behind <= NEAR or self._backlog(pair.topic) == 0:  # the switch reports the missing rest
                     break
                 self._check(patience, pair.topic, behind)
                 pause(_LOOK_S)
             read.append(_Read(pair, *both.logs(pair.topic, pair.other, _call())))
         try:
             self._with_each(read, carry_over, Deadline.after(_AHEAD_S))
-        except errors.LayerError as failure:  # it is done again, when nobody consumes
+        except errors.LayerError as failure:  # repeated when no program consumes
             _log.info("tenant=%s acknowledgements are not carried over yet: %s", self._tenant, failure)
 
-    # While nobody produces and consumes ---------------------------------------------------------------------------
+    # While no program produces or consumes ---------------------------------------------------------------------------
 
     def wait_for_nobody(self) -> None:
-        """Raises Refused: programs stay on the source, whose names are said."""
+        """Waits until no program is connected. Raises Refused: programs stay on the source; names them."""
         patience = Deadline.after(self._patience_s)
         while found := self._programs():
             if patience.passed():
@@ -183,11 +184,11 @@ class TenantSides:
         return self._report(missing, pairs, found, both, bring_over)
 
     def _wait_for_acknowledgements(self, subscriptions: Sequence[Subscription], patience: Deadline) -> None:
-        """Until no open transaction has acknowledged anything on the source: what it commits later would be lost. One
-        whose programs are dead is aborted when its time is over, by this process if nobody else does.
+        """Waits until no open transaction has acknowledged anything on the source: later commits would be lost. An
+        orphaned transaction is aborted at its time-out, by this process if no other does.
 
         Raises:
-            DeadlineExceeded: it does not end.
+            DeadlineExceeded: a transaction does not end.
         """
         node = self._left.node
         for each in subscriptions:
@@ -289,7 +290,8 @@ class TenantSides:
         return f"consumers {', '.join(names)} of {subscription.name} on {subscription.topic.name}" if names else ""
 
     def _backlog(self, topic: Topic, ends: Mapping[int, int] | None = None) -> int | None:
-        """What is left to be copied, or of that what lies below `ends`; None while no replicator has begun."""
+        """The number of records that are still to be copied, or those of them below `ends`; None while no replicator
+        has begun."""
         name = replicator_subscription(self._to_cluster)
         if self._left.node.subscriptions.find(topic, name, _call()) is None:
             return None

@@ -1,6 +1,6 @@
-"""Whoever carries a migration on: it compares the two clusters, and does what is left of the step that is on record.
+"""The worker of a migration: it compares the two clusters, and does the rest of the recorded step.
 
-It may be killed at any instant: the next one (`pok migrate run`, `switch`, `rollback`, `clean`) goes on.
+It may be killed at any instant: the next one (`pok migrate run`, `switch`, `rollback`, `clean`) continues.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CALL_S: Final = 60.0
 
 
 class MigrationWorker:
-    """For one thread. Memory: that of `TenantSides`."""
+    """The migration worker, for one thread. Memory: see `TenantSides`."""
 
     def __init__(
         self,
@@ -37,8 +37,9 @@ class MigrationWorker:
         patience_s: float,
         news: Callable[[str], None] = _log.info,
     ) -> None:
-        """`home` has the map of tenants and the migrations. `patience_s`: how long a wait for others (replicators that
-        catch up, programs that leave a cluster) may take. `news`: is told how long programs wait at a switch."""
+        """`home` has the map of tenants and the migrations. `patience_s`: the time-out of a wait for others
+        (replicators that catch up, programs that leave a cluster). `news`: receives how long programs wait at a
+        switch."""
         self._home = home.node
         self._news = news
         self.source = source
@@ -47,10 +48,10 @@ class MigrationWorker:
         self._patience_s = patience_s
 
     def run(self, told: Callable[[MigrationRecord], None]) -> MigrationRecord:
-        """Go on until the switch may be made. `told` hears of each step.
+        """Continues until the switch may be made. `told` receives each step.
 
         Raises:
-            Refused: it is further already; or something has to be put right first.
+            Refused: the migration has advanced further already; or a problem must be corrected first.
             DeadlineExceeded: replication did not catch up in time.
         """
         steps: dict[MigrationStep, tuple[Callable[[], None], Event]] = {
@@ -65,10 +66,10 @@ class MigrationWorker:
         return self.record
 
     def switch(self) -> MigrationRecord:
-        """Send the tenant's programs to the target: nobody is on the source any more, the last messages are copied, the
-        last progress is synced, both sides are equal, and only then the target counts.
+        """Sends the tenant's programs to the target. First all programs leave the source, the last messages are copied,
+        the last progress is synced, and both sides are equal; only then the target counts.
 
-        What fails before that leaves the tenant on the source, where its programs go on.
+        A failure before that leaves the tenant on the source, where its programs continue.
 
         Raises:
             Refused: programs stay on the source, or both sides are not equal; names them.
@@ -80,8 +81,8 @@ class MigrationWorker:
         return self.record
 
     def roll_back(self) -> MigrationRecord:
-        """Have the tenant on the source as before; what was sent and acknowledged on the target since goes there first.
-        Messages stay on the target. Raises as `switch`."""
+        """Returns the tenant to the source; messages sent and acknowledged on the target since are transferred first.
+        Messages stay on the target. Raises the errors of `switch`."""
         self._advance(Event.ROLL_BACK)
         if self.record.step is MigrationStep.RETURNING:
             self._move_or_stay(self._back(), self.record.target, self.record.source)
@@ -129,7 +130,7 @@ class MigrationWorker:
     def _move_or_stay(self, sides: TenantSides, from_cluster: str, to_cluster: str) -> None:
         try:
             self._move_over(sides, from_cluster, to_cluster)
-        except Exception as failure:  # the tenant goes on where it was, whatever it was
+        except Exception as failure:  # after any failure the tenant continues where it was
             self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), from_cluster)
             self._advance(Event.SWITCH_ABANDONED)
             self._note(failure)
@@ -150,7 +151,7 @@ class MigrationWorker:
                     self._news(f"{what} after {self._home.clock.monotonic() - began_s:.2f} s")
 
                 sides.wait_for_nobody()
-                tell(f"nobody is on {from_cluster}")
+                tell(f"no program is on {from_cluster}")
                 report = sides.bring_over(both)
                 tell(f"everything is on {to_cluster}, and compared,")
                 if not report.good:

@@ -25,11 +25,12 @@ class AccessMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """A producer that wants in. `name` is its `claim_name`, with `*<session>` for the unnamed Shared ones of a process.
+    """A producer that requests admission. `name` is its `claim_name`, with `*<session>` for the unnamed Shared ones of
+    a process.
 
-    `own_epoch`: a Shared one gets an epoch that no other producer of the topic has or had.
+    `own_epoch`: whether a Shared one gets an epoch that no other producer of the topic has or had.
 
-    `topic_epoch`: what an exclusive one that comes again was told before (`ProducerClaims.topic_epochs`).
+    `topic_epoch`: the epoch that a reconnecting exclusive producer got before (`ProducerClaims.topic_epochs`).
     """
 
     name: str
@@ -63,13 +64,14 @@ class ProducerAdmission:
 def admit(
     claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]
 ) -> ProducerAdmission:
-    """Let `applicant` in beside, or instead of, those who live; the dead ones' claims go. Producers of different
-    partitions have nothing to do with each other.
+    """Admits `applicant` beside, or instead of, the live producers, and removes the claims of dead ones. Producers of
+    different partitions do not exclude each other.
 
     Raises:
-        ProducerNameTaken: its name is taken, or (Shared) somebody has the topic for itself.
-        ProducerExcluded: it wants the topic for itself, and others are there (WaitForExclusive: try again later).
-        ProducerOvertaken: it comes again, and another one has had the topic for itself since.
+        ProducerNameTaken: its name is taken, or (Shared) the topic has an exclusive producer.
+        ProducerExcluded: it requires the topic for itself, and others are connected (WaitForExclusive: try again
+            later).
+        ProducerOvertaken: it reconnects, and another producer has had the topic exclusively since.
     Source: Pulsar's `AbstractTopic.incrementTopicEpochIfNeeded`, seen on 4.0.7.
     """
     living = {name: claim for name, claim in claims.claims.items() if alive(name, claim)}
@@ -101,7 +103,7 @@ def admit(
 
 
 def _last_topic_epoch(claims: ProducerClaims, applicant: Applicant) -> int:
-    """Of the partition, or of all of them. Raises ProducerOvertaken."""
+    """The last topic epoch of the partition, or of all partitions. Raises ProducerOvertaken."""
     partition, epochs = claimant(applicant.name)[1], claims.topic_epochs
     met = epochs.values() if partition is None else (epochs.get(_WHOLE, 0), epochs.get(str(partition), 0))
     last = max(met, default=0)
@@ -142,7 +144,7 @@ def renewed(claims: ProducerClaims, name: str) -> ProducerClaims:
 
 
 def dismiss(claims: ProducerClaims, name: str, session: str) -> ProducerClaims:
-    """Without this claim; the same object when it is not this session's (any more)."""
+    """The claims without this one; the same object when it is not (or no longer) this session's."""
     claim = claims.claims.get(name)
     if claim is None or claim.session != session:
         return claims
@@ -150,7 +152,7 @@ def dismiss(claims: ProducerClaims, name: str, session: str) -> ProducerClaims:
 
 
 def stands(claims: ProducerClaims, name: str, own: ProducerClaim) -> bool:
-    """Whether `own` is still admitted, so that no other one's records can have made its records void."""
+    """Whether `own` is still admitted, so that no other producer can have voided its records."""
     claim = claims.claims.get(name)
     return claim is not None and claim.session == own.session and claim.epoch == own.epoch
 

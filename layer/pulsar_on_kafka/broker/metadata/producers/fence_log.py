@@ -1,4 +1,4 @@
-"""Writes, looks for and cleans what `producers` says of epochs (see `known_fences`)."""
+"""Writes, searches and cleans the epoch records in `producers` (see `fence_view`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ F = TypeVar("F")
 FenceKey: TypeAlias = ProducerKey | ProducerBoundsKey | TakeOverKey
 
 MAX_CLEANED: Final = 500
-"""Records that one cleaning removes; the next one goes on."""
+"""The limit of records that one cleaning removes; the next one continues."""
 _STEP: Final = 50_000
 """Offsets between two notes of how far a search has come, so that one that runs out of time is not in vain."""
 _WORTH_NOTING: Final = 1000
@@ -110,7 +110,7 @@ class _Fences(Generic[F]):
 
 
 class FenceRecords(_Fences[KnownFences]):
-    """Those of exclusive epochs."""
+    """Fence records of exclusive epochs."""
 
     def begin(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """Record the bounds of an epoch, before its first record is sent."""
@@ -129,10 +129,10 @@ class FenceRecords(_Fences[KnownFences]):
     def of_partitions(
         self, topic: Topic, partitions: Sequence[int], deadline: Deadline
     ) -> dict[int, list[tuple[int, int]]]:
-        """Where exclusive epochs begin in partitions as they are now: (offset, epoch number).
+        """The beginnings of exclusive epochs in partitions at present: (offset, epoch number).
 
         Costs one reading of `producers` to its end; and, once after an exclusive producer died before its first
-        receipt, a reading of the partition from where that one found it ending.
+        receipt, a reading of the partition from the end that this producer found.
         """
         life = topic.layout.incarnation
         known = self._known(
@@ -174,7 +174,7 @@ class FenceRecords(_Fences[KnownFences]):
             self._write_bounds(topic, epoch, ends, deadline)
 
     def clean(self, topic: Topic, deadline: Deadline) -> int:
-        """Remove up to 500 records that nobody needs any more; gives how many it removed."""
+        """Removes up to 500 superfluous records; returns their number."""
         name = str(topic.name)
         log_starts = self._offsets.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
         keys = self._known(
@@ -190,7 +190,7 @@ class FenceRecords(_Fences[KnownFences]):
 
 
 class TakeOverFences(_Fences[KnownTakeOvers]):
-    """Those of replicators and of producer names, which begin with a marker."""
+    """Fence records of replicators and of producer names, which begin with a marker."""
 
     def begin(
         self,
@@ -236,10 +236,10 @@ class TakeOverFences(_Fences[KnownTakeOvers]):
     def of_partitions(
         self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, origin: str | None = None
     ) -> dict[int, list[Fence]]:
-        """Where these epochs begin in partitions as they are now; those of one `origin`, or of all.
+        """The beginnings of these epochs in partitions at present; those of one `origin`, or of all.
 
-        Costs one reading of `producers` to its end. Where a member of an origin died while it took over, costs a
-        reading of the partition too, from where that one found it ending; how far that came is recorded.
+        Costs one reading of `producers` to its end. Where a member of an origin died during its take-over, it also
+        costs a reading of the partition from the end that this member found; the progress is recorded.
         """
         life = topic.layout.incarnation
         known = self._known(

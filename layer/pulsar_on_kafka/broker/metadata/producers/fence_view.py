@@ -1,19 +1,19 @@
-"""Known fences say where epochs of exclusive producers, of replicators and of producer names begin in a topic's
-partitions, and which of their records nobody needs. Pure.
+"""A view of fence records: where epochs of exclusive producers, of replicators and of producer names begin in a topic's
+partitions, and which fence records are superfluous. Pure.
 
 A producer that has a topic for itself writes the *bounds* of its epoch first (where each partition ended), then its
-records, and before its first receipt in a partition the *fence* there: the offset of its first record. So whoever finds
-bounds without a fence (the producer died in between, or has not come so far) reads on from the bound to find the first
-record by itself, and all agree, wherever they begin to read.
+records, and before its first receipt in a partition the *fence* there: the offset of its first record. So a reader that
+finds bounds without a fence (the producer died in between, or is still sending) reads on from the bound to find the
+first record. All readers agree, wherever they begin to read.
 
-Superfluous is a fence when another, of a higher epoch, lies before it, or both lie at or before the log's start: then
-every record that the one makes void is void by the other as well. That never changes back, so it does not matter who
-removes it, when, or whether its producer writes it once more.
+A fence is superfluous when another, of a higher epoch, lies before it, or both lie at or before the log's start: then
+the other fence voids the same records. This state is final, so any process may remove the fence at any time, even if
+its producer writes it once more.
 
 A replicator, or the holder of a producer name, that takes over from one that may still write records a *bound* (where
 the partition ended), appends its marker, and records where that lies, under one key, before it writes anything else. A
-reader that finds a bound alone looks for the marker from there on, so all agree where the epoch begins, whichever
-process dies in between.
+reader that finds a bound alone searches for the marker from there on. So all readers agree about the beginning of the
+epoch, whichever process dies in between.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KnownFences:
 
     def __init__(self) -> None:
         self.fences: dict[int, dict[Epoch, EpochFence]] = {}
-        """By partition."""
+        """Fences by partition."""
         self.bounds: dict[Epoch, EpochBounds] = {}
 
     def first(self, life: int, partition: int) -> dict[Epoch, int]:
@@ -98,7 +98,7 @@ class KnownFences:
     def superfluous(
         self, topic: str, life: int, log_starts: Mapping[int, int]
     ) -> Iterator[ProducerKey | ProducerBoundsKey]:
-        """Keys whose records nobody needs. `log_starts`: of every partition of the topic."""
+        """Keys of superfluous records. `log_starts`: of every partition of the topic."""
         for partition, fences in self.fences.items():
             first = self.first(life, partition)
             log_start = log_starts.get(partition, 0)
@@ -131,7 +131,7 @@ class KnownTakeOvers:
 
     def __init__(self) -> None:
         self.fences: dict[int, dict[str, dict[int, TakeOverBound]]] = {}
-        """By partition, origin and number of the epoch."""
+        """Bounds by partition, origin and number of the epoch."""
 
     def put(self, partition: int, epoch: OriginEpoch, fence: TakeOverBound | None) -> None:
         """Apply what is on record of an epoch in a partition; None where it was removed."""
@@ -141,7 +141,7 @@ class KnownTakeOvers:
             del origins[epoch.origin]
 
     def of(self, life: int, partition: int, origin: str | None = None) -> dict[OriginEpoch, TakeOverBound]:
-        """Those of one life of the topic; of one `origin`, or of all."""
+        """Bounds of one incarnation of the topic; of one `origin`, or of all."""
         origins = self.fences.get(partition, {})
         return {
             OriginEpoch(each, number): fence
@@ -151,11 +151,11 @@ class KnownTakeOvers:
         }
 
     def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[TakeOverKey]:
-        """Keys whose records nobody needs: of former lives, behind the marker of a higher epoch of their origin, and
-        before the log's start all but each origin's newest."""
+        """Keys of superfluous records: of earlier incarnations, behind the marker of a higher epoch of their origin,
+        and before the log's start all but each origin's newest."""
         for origin, epochs in self.fences.get(partition, {}).items():
             begun: int | None = None
-            """Where a higher epoch begins, the first one of these in the log."""
+            """The beginning of a higher epoch, the first one of these in the log."""
             for number, fence in sorted(epochs.items(), reverse=True):
                 passed = begun is not None and begun <= max(fence.offset, log_start - 1)
                 if fence.topic_incarnation < life or (fence.topic_incarnation == life and passed):

@@ -14,16 +14,16 @@ from pulsar_on_kafka_mapping.records.epoch_fences import Fence, RecordWriter, be
 class Fences:
     """The beginnings of epochs in one partition.
 
-    The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
-    It judges every record by itself, so whoever reads, from wherever, judges alike. A record without our headers
-    belongs to nobody of ours and is never void. Memory: one entry per exclusive producer that wrote here, and per
-    replicator or deduplicating producer that took over from one that had not closed.
+    The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void. It judges
+    every record by itself, so all readers judge alike, wherever they begin. A record without this product's headers has
+    no epoch and is never void. Memory: one entry per exclusive producer that wrote here, and per replicator or
+    deduplicating producer that took over from one that had not closed.
     """
 
     def __init__(self, known: Iterable[tuple[int, int] | Fence] = ()) -> None:
         """`known`: (where it begins, epoch), or with the origin as a `Fence`."""
         self._of: dict[bytes, _Epochs] = {}
-        """By origin."""
+        """Epochs by origin."""
         self._highest = 0
         """The highest epoch of all origins; no record of it, or of a higher one, is void."""
         self.add(known)

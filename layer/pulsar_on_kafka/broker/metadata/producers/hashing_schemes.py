@@ -36,7 +36,7 @@ class HashingSchemes:
         self._wake = wake
         self._lock = threading.Lock()
         self._known: set[tuple[str, int, KeyHash]] = set()
-        """By topic and life, what was put on record or is to be."""
+        """The topics and incarnations, with each scheme, that are recorded or about to be."""
         self._new: list[tuple[Topic, KeyHash]] = []
 
     def begins(self, topic: Topic, scheme: KeyHash) -> None:

@@ -34,9 +34,9 @@ class HeartbeatRests:
         self._until_s.pop(topic, None)
 
     def due(self, topics: Iterable[str], now_s: float) -> set[str]:
-        """Those of the topics that changed and do not rest."""
+        """The topics that changed and are not in their rest period."""
         return {topic for topic in self._changed.intersection(topics) if self._until_s.get(topic, 0.0) <= now_s}
 
     def next_s(self, topics: Iterable[str], otherwise: float) -> float:
-        """When the next change of one of the topics is due, if not later than `otherwise`."""
+        """The time of the next due change of one of the topics, at most `otherwise`."""
         return min([otherwise, *(self._until_s.get(topic, 0.0) for topic in self._changed.intersection(topics))])

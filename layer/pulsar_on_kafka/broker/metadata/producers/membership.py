@@ -46,35 +46,37 @@ class Membership:
         self.name = name
         self.claim = claim
         self.topic_epoch = topic_epoch
-        """By which an exclusive one that comes again is known (`ProducerClaims.topic_epochs`); 0 of a Shared one."""
+        """The topic epoch that identifies an exclusive producer when it reconnects (`ProducerClaims.topic_epochs`); 0
+        for a Shared one."""
         self._out: errors.Refused | None = None
         self._told: Callable[[errors.Refused, Deadline], int] | None = None
         self._lock = threading.Lock()
         self.describe: Callable[[], Publisher] | None = None
-        """What operators are to see of the producer; asked for with each heartbeat (see `introduce`)."""
+        """The description of the producer for operators; called with each heartbeat (see `introduce`)."""
 
     def introduce(self, describe: Callable[[], Publisher]) -> None:
-        """Have operators see the producer, from a moment later on."""
+        """Publishes the producer's description for operators, with a short delay."""
         self.describe = describe
         self._registry.tell_soon(self.topic)
 
     def when_thrown_out(self, tell: Callable[[errors.Refused, Deadline], int]) -> None:
-        """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of the
-        producer is under way any more, or with the number of records that may still be stored at the deadline."""
+        """Registers `tell`, which is called once this producer is fenced (at once if it already is). It returns when no
+        message of the producer is under way, or with the number of records that may still be stored at the deadline."""
         with self._lock:
             self._told = tell
         if self._out is not None:
             tell(self._out, Deadline.after(0))
 
     def throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
-        """For the registry. Gives how many of the producer's records may still be stored at the deadline."""
+        """Fences the producer, for the registry. Returns how many of its records may still be stored at the
+        deadline."""
         with self._lock:
             self._out = reason
             tell = self._told
         return 0 if tell is None else tell(reason, deadline)
 
     def stands(self, claims: ProducerClaims) -> bool:
-        """Whether the producer is still admitted, so that no other one's records can have made its records void."""
+        """Whether the producer is still admitted, so that no other producer can have voided its records."""
         same = claims.topic_incarnation == self.incarnation and not claims.ended
         return same and stands(claims, self.name, self.claim)
 
@@ -104,11 +106,11 @@ class Membership:
         self._check(self._registry.claims_of(self.topic, deadline))
 
     def make_sure(self, timeout_s: float) -> None:
-        """Return at once while the last heartbeat counts, so that nobody can have the name. After it, as when the
-        process was paused, only if the claim still stands.
+        """Returns at once while the last heartbeat holds: no other producer can have the name. After that, as when the
+        process was paused, it returns only if the claim still stands.
 
         Raises:
-            ProducerExcluded: it was thrown out, or its name was taken over. NoSuchTopic: its topic was deleted.
+            ProducerExcluded: it was fenced, or its name was taken over. NoSuchTopic: its topic was deleted.
         """
         if not self.is_sure():
             self.confirm(Deadline.after(timeout_s))
@@ -131,12 +133,12 @@ class Membership:
         self._registry.fence_records.found(topic, partition, self._epoch, first, deadline)
 
     def no_more_records(self, topic: Topic, deadline: Deadline) -> None:
-        """All that this exclusive producer sent was answered, and each partition where something was stored is fenced:
-        nobody needs to look for its first records."""
+        """Records that all sends of this exclusive producer were answered and each partition with its records is
+        fenced: readers need not search for its first records."""
         self._registry.fence_records.over(topic, self._epoch, deadline)
 
     def renew(self, deadline: Deadline) -> None:
-        """Give the producer an epoch that nobody else has or had. Raises ProducerExcluded: it was thrown out."""
+        """Gives the producer an epoch that no other producer has or had. Raises ProducerExcluded: it was fenced."""
         self._registry.renew(self, deadline)
 
     def leave(self, deadline: Deadline, *, unsettled: int = 0) -> None:

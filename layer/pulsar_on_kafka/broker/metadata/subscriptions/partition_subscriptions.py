@@ -1,6 +1,6 @@
-"""Seats: a subscription is served as a whole or each partition by itself, as its record says. Pure.
+"""Seats: a subscription is served as a whole or each partition by itself, by its record. Pure.
 
-A *seat* is what one consumer group serves: the whole subscription (partition None), or one partition of it.
+A *seat* is the part that one consumer group serves: the whole subscription (partition None), or one partition of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def seat_group(kafka_topic: str, subscription: str, partition: int | None) -> st
 
 
 def serves(record: SubscriptionRecord, partition: int | None) -> bool:
-    """Whether the subscription is served in the way that this seat is of."""
+    """Whether the subscription is served in this seat's way."""
     return record.by_partition is (partition is not None)
 
 
@@ -31,7 +31,7 @@ def seat_of(record: SubscriptionRecord, partition: int | None) -> PartitionSeat 
 
 
 def other_seats(record: SubscriptionRecord, partition: int | None) -> list[int | None]:
-    """Those that must have no live consumers while this one has: of the other way of serving."""
+    """The seats of the other way of serving: they must have no live consumers while this seat has one."""
     return [None] if partition is not None else list(served_partitions(record))
 
 
@@ -41,7 +41,7 @@ def served_partitions(record: SubscriptionRecord) -> Iterable[int]:
 
 
 def taken(record: SubscriptionRecord, partition: int | None, kind: str, claim: Claim | None) -> SubscriptionRecord:
-    """With this seat taken; the seats of the other way of serving lose their claims."""
+    """The record with this seat taken; the seats of the other way of serving lose their claims."""
     if partition is None:
         seats = {name: replace(seat, claim=None) for name, seat in record.seats.items()}
         return replace(record, type=kind, claim=claim, by_partition=False, seats=seats)
@@ -51,7 +51,7 @@ def taken(record: SubscriptionRecord, partition: int | None, kind: str, claim: C
 
 
 def claimed(record: SubscriptionRecord, partition: int | None, claim: Claim | None) -> SubscriptionRecord:
-    """With another claim on this seat; the same record when it has no such seat."""
+    """The record with another claim on this seat; the same record without such a seat."""
     if partition is None:
         return replace(record, claim=claim)
     seat = record.seats.get(str(partition))
@@ -68,7 +68,7 @@ def missing(record: SubscriptionRecord, partition: int | None, all_partitions: I
 
 
 def spread(record: SubscriptionRecord, partition: int | None, starts: Mapping[int, int]) -> SubscriptionRecord:
-    """With the subscription on those partitions of the seat that were `missing`, from these offsets on."""
+    """The record with the subscription on those partitions of the seat that were `missing`, from these offsets on."""
     if record.partitions is None:
         return record
     offsets = {**record.start_offsets, **{str(p): offset for p, offset in starts.items()}}
@@ -77,7 +77,7 @@ def spread(record: SubscriptionRecord, partition: int | None, starts: Mapping[in
 
 
 def removed(record: SubscriptionRecord, partition: int, all_partitions: Iterable[int]) -> SubscriptionRecord:
-    """Without the subscription on one partition; `partitions` is empty when it is on none any more."""
+    """The record without the subscription on one partition; `partitions` is empty when no partition is left."""
     have = all_partitions if record.partitions is None else record.partitions
     seat = record.seats.get(str(partition)) or PartitionSeat(record.type)
     offsets = {name: offset for name, offset in record.start_offsets.items() if name != str(partition)}

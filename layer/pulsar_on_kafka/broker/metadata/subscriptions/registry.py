@@ -49,7 +49,7 @@ from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS
 _log = logging.getLogger(__name__)
 
 _MARK: Final = b'"replicated":true'
-"""In the value of every record of a replicated subscription, so that others need not be decoded to be passed over."""
+"""A part of the value of every record of a replicated subscription; records without it need not be decoded."""
 
 SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(SubscriptionKey)
 
@@ -82,7 +82,8 @@ class Subscriptions:
         leaving_s: float = LEAVING_S,
         first_left: FirstLeft = _all_left,
     ) -> None:
-        """`leaving_s`: see `Occupants`. `first_left` tells which first offsets lie in what is being deleted."""
+        """`leaving_s`: see `Occupants`. `first_left` returns which first offsets lie in ledgers that are being
+        deleted."""
         self._entities = entities
         self._first_left = first_left
         self._admin = admin
@@ -116,7 +117,7 @@ class Subscriptions:
         )
 
     def durable(self, topic: Topic, deadline: Deadline) -> builtins.list[Subscription]:
-        """Those of a topic for which messages are kept, by name."""
+        """The subscriptions of a topic that retain messages, by name."""
         return [each for each in self.list(topic, deadline) if not each.non_durable]
 
     def active(self, deadline: Deadline) -> Sequence[SubscriptionRecord]:
@@ -149,18 +150,18 @@ class Subscriptions:
         properties: Mapping[str, str] | None = None,
         replicated: bool = False,
     ) -> Subscription:
-        """The subscription, created if it is not there, ready to be joined with this type.
+        """The subscription, created if it does not exist, ready to be joined with this type.
 
         Creation resolves the initial position to one offset per partition before this returns. An Exclusive
         subscription is claimed. With `partition` it is opened on that partition alone, which has the subscription from
         then on, with a type and a claim of its own. `properties`, `replicated`: see `remember`.
 
-        The `claimant` is on record as joining: nothing deletes the subscription without force before its group has had
+        The `claimant` is recorded as joining: the subscription cannot be deleted without force before its group has had
         the time to show the consumer. None where no consumer joins.
 
         Raises:
-            Refused: it is durable and `non_durable` is asked for, or the other way round.
-            SubscriptionBusy: it is claimed by somebody else, has live consumers of another type, or is served in the
+            Refused: it is durable and `non_durable` is requested, or the other way round.
+            SubscriptionBusy: it is claimed by another session, has live consumers of another type, or is served in the
                 other way: as a whole, or partition by partition.
         """
         check_subscription_name(name)
@@ -209,7 +210,7 @@ class Subscriptions:
             replaced.clear()
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
-        if record.incarnation >= 0:  # somebody may have it open
+        if record.incarnation >= 0:  # a process may have it open
             exclusive = bool(replaced) and kind is SubscriptionType.EXCLUSIVE
             seats = other_seats(record, partition) + ([partition] if exclusive else [])
             try:
@@ -261,8 +262,8 @@ class Subscriptions:
         return found
 
     def grow(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> None:
-        """Have what partition 0 has on new partitions too, from their start on: what is sent to them before a consumer
-        comes is kept. Source: Pulsar's PersistentTopicsBase.createSubscriptions."""
+        """Creates the subscriptions of partition 0 on new partitions too, from their start on: messages sent before a
+        consumer connects are retained. Source: Pulsar's PersistentTopicsBase.createSubscriptions."""
 
         def grown(record: SubscriptionRecord) -> SubscriptionRecord | None:
             new = missing(record, None, partitions)
@@ -290,7 +291,8 @@ class Subscriptions:
         self._amend(subscription, remembered, deadline)
 
     def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
-        """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
+        """Stops replication until a consumer or an administrator enables it again. A deleted subscription is
+        ignored."""
 
         def stopped(record: SubscriptionRecord) -> SubscriptionRecord | None:
             return replace(record, replicated=False) if is_alive(record, subscription.topic) else None
@@ -328,7 +330,8 @@ class Subscriptions:
         return self._occupants.joining(record, subscription.partition)
 
     def has_consumers(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """In any process. Raises NotAuthorized: the caller may not look at its groups."""
+        """Whether the subscription has consumers in any process. Raises NotAuthorized: the caller may not see its
+        groups."""
         return bool(self.joining(subscription, deadline)) or any(
             not is_over(member.client_id)
             for group in subscription.groups
@@ -370,7 +373,7 @@ class Subscriptions:
 
         written = self._amend(subscription, deleted, deadline)
         if written is None or before is None:
-            return  # somebody else deleted it long ago
+            return  # another process deleted it long ago
         if self._have_members(subscription, before, deadline):
             self._take_back(str(subscription.topic.name), written, before, deadline)
             raise errors.SubscriptionBusy(
@@ -382,19 +385,21 @@ class Subscriptions:
             self._admin.delete_group(seat_group(subscription.topic.kafka_topic, subscription.name, seat), deadline)
 
     def _have_members(self, subscription: Subscription, record: SubscriptionRecord, deadline: Deadline) -> bool:
-        """Whether groups of the whole subscription have members or, of one partition, its own or the whole's has."""
+        """Whether groups of the whole subscription have members or, for one partition, its own group or the whole's
+        has."""
         mine = [subscription.partition] if subscription.partition is not None else served_partitions(record)
         groups = (seat_group(subscription.topic.kafka_topic, subscription.name, seat) for seat in (None, *mine))
         return any(self._admin.describe_group(group, deadline).members for group in groups)
 
     def verify(self, subscription: Subscription, session: str, deadline: Deadline) -> Subscription:
-        """Check, after an assignment and before serving, that this is still ours to serve; gives it as it is now.
+        """Checks, after an assignment and before serving, that this session may still serve the subscription; returns
+        its present state.
 
-        An Exclusive claim whose own time is over is renewed: while we were not in the group somebody may have found it
-        free, and only the log tells who came first.
+        An expired Exclusive claim is renewed: while this process was not in the group another may have found it free,
+        and only the log decides which came first.
 
-        That nobody serves it in the other way is judged by group memberships alone: whoever serves joined its group
-        before it looked into the other one's, so of two at least one sees the other. The record says which of them
+        Group memberships alone decide whether another process serves it in the other way: each process joins its group
+        before it checks the other group, so at least one of two sees the other. The record decides which of them
         leaves.
 
         Raises:
@@ -428,8 +433,8 @@ class Subscriptions:
     def _behind_what_goes(
         self, topic: Topic, name: str, current: Versioned, starts: Mapping[int, int], deadline: Deadline
     ) -> Versioned:
-        """The subscription as it begins behind all ledgers that are being deleted, of the first offsets that were just
-        resolved. Nobody has its cursor open yet."""
+        """The subscription with new first offsets, just resolved, behind all ledgers that are being deleted. Its cursor
+        is not open yet."""
         raised = self._first_left(topic, starts, deadline) if starts else {}
         if not raised:
             return current
@@ -520,7 +525,7 @@ class Subscriptions:
     def _take_back(
         self, topic: str, written: Versioned, replaced: SubscriptionRecord | None, deadline: Deadline
     ) -> None:
-        """Put back what stood before we wrote, unless somebody went on from what we wrote."""
+        """Restores the former record, unless another process has changed the written one."""
 
         def as_before(found: Versioned) -> bytes | None:
             if replaced is None or found.version != written.version:
@@ -570,7 +575,7 @@ def opened_subscription(
 
 
 def is_alive(record: SubscriptionRecord, topic: Topic) -> bool:
-    """It speaks of a subscription that is there, of this life of the topic."""
+    """Whether the record is of an existing subscription, of this incarnation of the topic."""
     return record.state is LifeState.ACTIVE and record.topic_incarnation == topic.layout.incarnation
 
 
@@ -587,7 +592,7 @@ def _record_for(topic: Topic, current: Versioned | None) -> SubscriptionRecord |
 
 
 def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -> int:
-    """Where the first record of this life lies in the log; later versions carry it along."""
+    """The offset of the first record of this incarnation in the log; later versions carry it along."""
     if record.incarnation >= 0:
         return record.incarnation
     return incarnation_of(current.offset, SUBSCRIPTIONS.partition_for(str(topic.name)), SUBSCRIPTIONS.partitions)
@@ -596,7 +601,7 @@ def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -
 def described(
     record: SubscriptionRecord, properties: Mapping[str, str] | None, *, replicated: bool
 ) -> SubscriptionRecord:
-    """The record with what a consumer says of its subscription."""
+    """The record with a consumer's options of its subscription."""
     return replace(
         record,
         properties=dict(properties) if properties else record.properties,

@@ -51,17 +51,17 @@ class Subscription:
     replicated: bool = False
     partition: int | None = None
     by_partition: bool = False
-    """It is served partition by partition now."""
+    """Whether it is served partition by partition now."""
     partitions: tuple[int, ...] | None = None
     rebirths: Mapping[int, int] = field(default_factory=dict)
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     partition_types: Mapping[int, SubscriptionType] = field(default_factory=dict)
     follows: bool = False
     non_durable: bool = False
-    """It ends with its last consumer: nothing is kept for it, and what a killed one leaves counts nowhere."""
+    """Whether it ends with its last consumer: it retains no messages, and leftovers of a killed one do not count."""
 
     def start_offset(self, partition: int) -> int:
-        """Where its cursor starts; a partition added later starts at 0."""
+        """The start offset of its cursor; a partition added later starts at 0."""
         return self.start_offsets.get(partition, 0)
 
     def life(self, partition: int) -> int:

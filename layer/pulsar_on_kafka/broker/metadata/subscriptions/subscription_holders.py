@@ -42,7 +42,7 @@ class Claimant:
 
 
 class GroupMembersAdmin(Protocol):
-    """The calls of `KafkaAdmin` that tell a group's members."""
+    """The calls of `KafkaAdmin` that return a group's members."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
 

@@ -22,9 +22,9 @@ class NotTaken(NamedTuple):
 
 
 class CopiesUnderWay:
-    """Copies in one partition, in steps of which the last record's report says that all are there. One thread sends;
-    reports come from whichever thread serves the producer, in the order of sending, since one request at a time is
-    under way and none is given up.
+    """Copies in one partition, in steps: the report of a step's last record confirms the whole step. One thread sends.
+    Reports come from the thread that serves the producer, in the order of sending, since one request at a time is under
+    way and none is abandoned.
 
     Memory: three numbers for each step under way.
     """
@@ -35,26 +35,26 @@ class CopiesUnderWay:
         self._partition = partition
         self._full_s = full_s
         self.next_offset = 0
-        """Behind the last copy that is known to be there."""
+        """The offset behind the last confirmed copy."""
         self.copied_records = self.copied_bytes = 0
         self._sent_records = self._sent_bytes = 0
         self._firsts: deque[int] = deque()
         self._lengths: deque[int] = deque()
         self._sizes: deque[int] = deque()
-        """Of each step under way, in order: what it is called by, how many records, how many bytes."""
+        """Each step under way, in order: its id, its number of records, its bytes."""
         self._reported: dict[Any, Any] = {None: None}
-        """None, and what librdkafka said of records that it could not store."""
+        """None, and librdkafka's errors of records that it could not store."""
         self._report: Callable[[Any, Any], Any] = self._reported.setdefault
-        """Takes what is said of each record but the last of a step. A call of Python's own C code costs a tenth of what
-        one of ours does, and that is a tenth of all that a record costs."""
+        """Receives the report of each record except the last of a step. A call of Python's own C code costs a tenth of
+        a Python call, and that is a tenth of the whole cost of a record."""
 
     def __str__(self) -> str:
         return f"{self._topic}-{self._partition}"
 
     @property
     def failure(self) -> Any:
-        """What librdkafka said of a record that it could not store; None as long as it could."""
-        errors_too = list(self._reported)  # in one go: reports come while this is asked
+        """librdkafka's error of a record that it could not store; None without failures."""
+        errors_too = list(self._reported)  # in one go: reports arrive meanwhile
         return errors_too[1] if len(errors_too) > 1 else None
 
     @property
@@ -66,7 +66,7 @@ class CopiesUnderWay:
         return self._sent_bytes - self.copied_bytes
 
     def first(self, otherwise: int) -> int:
-        """What the first step under way is called by; `otherwise` when there is none."""
+        """The id of the first step under way; `otherwise` without any."""
         try:
             return self._firsts[0]
         except IndexError:
@@ -95,7 +95,7 @@ class CopiesUnderWay:
                 except BufferError:
                     self._produce_with_room(producer, value, key, partition, report, None, 0, headers)
                 taken += 1
-        except Exception as failure:  # librdkafka's, or ours: the caller says what it was about
+        except Exception as failure:  # of librdkafka, or of this product: the caller adds the context
             if not taken:
                 self._firsts.pop()
                 self._sent_records -= self._lengths.pop()
@@ -118,7 +118,7 @@ class CopiesUnderWay:
         self._reported.setdefault(error, record)
         if len(self._reported) > 1:
             return
-        self._firsts.popleft()  # before the place that it got counts: who asks for that asks for this first
+        self._firsts.popleft()  # before the confirmed place counts: readers of that place read this first
         place = record.offset()
         if place is not None and place >= 0:  # unknown of what an earlier try had stored
             self.next_offset = place + 1

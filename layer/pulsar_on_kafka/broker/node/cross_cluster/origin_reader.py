@@ -1,4 +1,4 @@
-"""Reads logs for the copies in them: keeps an `OriginIndex` for each partition that somebody asks about."""
+"""Reads logs for the copies in them: keeps an `OriginIndex` for each partition in use."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AT_ONCE: Final = 200_000
 """Records of one partition that are read in one go."""
 
 Seen = Callable[[Topic, int, Any, list[tuple[str, bytes | None]], CopiedOriginal | None], None]
-"""Is told of each message when it is first read: its topic and partition, the record, its headers, and what it is the
-copy of. Not of markers, nor of copies that do not count."""
+"""A function called with each message when it is first read: its topic and partition, the record, its headers, and the
+original of the copy. It is not called with markers, nor with copies that do not count."""
 
 
 class OriginReading:
-    """For one thread. What it reads it reads once; a process that begins reads each log from its start.
+    """The reader of origins, for one thread. It reads each record once; a new process reads each log from its start.
 
     Memory: an `OriginIndex` for each partition, until `forget`.
     """
@@ -37,7 +37,7 @@ class OriginReading:
         self._reader = reader
         self._seen = seen
         self._indexes: dict[tuple[str, int], OriginIndex] = {}
-        """By Kafka's id of the topic, and partition."""
+        """The indexes by Kafka's id of the topic, and partition."""
 
     def forget(self, kept: Mapping[str, object]) -> None:
         """Everything but these topics, by Kafka's id."""
@@ -85,7 +85,7 @@ class OriginReading:
             return
         try:
             found = copied(headers, partition)
-        except CorruptRecord as reason:  # no replicator of ours made it
+        except CorruptRecord as reason:  # not written by a replicator of this product
             _log.error(
                 "%s-%d offset=%d counts as published here: %s", topic.kafka_topic, partition, record.offset(), reason
             )

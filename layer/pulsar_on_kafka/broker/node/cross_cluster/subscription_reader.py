@@ -41,7 +41,7 @@ class CursorsOf:
     log: LogRead
 
     def sides(self, deadline: Deadline) -> dict[int, SubscriptionSide]:
-        """By partition, of those that the subscription serves: cursors as their owners save them now.
+        """The partitions that the subscription serves, each with the cursor that its owner saves now.
 
         Raises:
             DeadlineExceeded, StoreError: they cannot be read in time.
@@ -50,20 +50,21 @@ class CursorsOf:
 
 
 class SideReading:
-    """For one thread, until `close`. Reads each log once from its start, and later on from where it was.
+    """Reads the sides of subscriptions, in one thread, until `close`. It reads each log once from its start, and
+    continues from there later.
 
-    Memory: an `OriginIndex` for each partition of the topic that was asked for last, or of all, and 4 MB of records.
+    Memory: an `OriginIndex` for each partition of the topic that was read last, or of all topics, and 4 MB of records.
     """
 
     def __init__(self, node: Node, seen: Seen | None = None, *, every_topic: bool = False) -> None:
-        """`seen`: is told of each message when it is first read. `every_topic`: keep what is known of all of them."""
+        """`seen`: called with each message when it is first read. `every_topic`: keep the indexes of all topics."""
         self.node = node
         self._every_topic = every_topic
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         self._origins = OriginReading(node.admin, self._reader, seen)
 
     def sides(self, subscription: Subscription, deadline: Deadline) -> dict[int, SubscriptionSide]:
-        """By partition, of those that the subscription serves.
+        """The sides of the partitions that the subscription serves.
 
         Raises:
             Refused: the cluster has no name.

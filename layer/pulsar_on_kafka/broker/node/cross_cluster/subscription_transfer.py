@@ -56,7 +56,7 @@ def compare_sides(
 def compare_partitions(
     ours: Mapping[int, SubscriptionSide], others: Mapping[int, SubscriptionSide]
 ) -> list[PartitionComparison]:
-    """Of the same partitions, in their order. Raises StoreError, as `compare`."""
+    """Comparisons of the common partitions, in order. Raises StoreError, see `compare`."""
     return [compare(partition, ours[partition], others[partition]) for partition in sorted(ours)]
 
 
@@ -90,17 +90,18 @@ def compare_now(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[
 
 
 def bring_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
-    """What `carry_over` does, and then have `theirs` know what is on record of deliveries with `mine`: counts, what is
-    put off and until when, what a dead process held. Of a message that both know of the higher count and the later time
-    stay. Gives both sides compared, as they are saved when this is done; a second call changes nothing.
+    """Calls `carry_over`, then transfers the delivery state of `mine` to `theirs`: delivery counts, delayed messages
+    with their times, and the messages that a dead process held. For a message with state on both sides, the higher
+    count and the later time stay. Returns the comparison of both sides as saved afterwards; a second call changes
+    nothing.
 
-    Nobody may consume on either side, or change what `mine` has meanwhile: each cursor is read once, and those there
-    again when something was changed.
+    No consumer may be connected on either side, and `mine` may not change meanwhile: each cursor is read once, and
+    those of `theirs` again after a change.
 
     Raises:
-        SubscriptionBusy: somebody consumes there.
-        DeadlineExceeded, StoreError: as `carry_over`.
-    Memory: as `carry_over`.
+        SubscriptionBusy: the target has a consumer.
+        DeadlineExceeded, StoreError: see `carry_over`.
+    Memory: see `carry_over`.
     """
     ours, others = _sides(mine, theirs, deadline)
     there, subscription = theirs.node, theirs.subscription
@@ -131,7 +132,7 @@ def _acknowledge(
 
 
 def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, SubscriptionSide]) -> dict[int, Deliveries]:
-    """What the cursors there do not know of deliveries. Raises StoreError."""
+    """Delivery state that the target cursors lack. Raises StoreError."""
     found: dict[int, Deliveries] = {}
     if all(side.cursor.deliveries is None for side in ours.values()):
         return found
@@ -144,7 +145,7 @@ def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, Subsc
 
 
 def _missing(ours: SubscriptionSide, side: SubscriptionSide) -> ReplicatedAcks:
-    """Of what `ours` says, what `side` has not acknowledged, and what is no message there."""
+    """The messages of `ours` that `side` has not acknowledged, and those that are no message there."""
     left = without_acknowledged(take_over(side, said(ours), {}), side.cursor)
     left.join(without_message(side))
     return left

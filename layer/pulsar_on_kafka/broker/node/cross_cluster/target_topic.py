@@ -1,10 +1,10 @@
-"""The topic on the other cluster, and what is there already of the one that is copied.
+"""The topic on the other cluster, and its present copies of the source topic.
 
-Two records say that, both in `producers` of the target: the snapshot of sequence ids that deduplication has, under the
-name `pulsar.repl.<origin>/<life of the topic there>`, with source offsets as ids; and fences, where a replicator took
-over from one that may still write. A snapshot (highest, upto) says: what is copied of the offsets up to `highest`
-is there, and copies of later ones lie at `upto` or behind. So an owner that reads from there knows exactly what it need
-not copy again. Decision: mapping/decisions/0018.
+Two kinds of records in `producers` of the target describe the copies. One is deduplication's snapshot of sequence ids,
+under the name `pulsar.repl.<origin>/<life of the topic there>`, with source offsets as ids. The other is the fence,
+where a replicator took over from one that may still write. A snapshot (highest, upto) means: the copies of offsets up
+to `highest` are present, and later copies lie at `upto` or behind. So an owner that reads from `upto` knows exactly
+which records it need not copy again. Decision: mapping/decisions/0018.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class CopiedMessages:
 
 
 class Target:
-    """For one thread at a time. Memory: `CopiedMessages.present`, of what was copied since the last snapshot."""
+    """The target topic, for one thread at a time. Memory: `CopiedMessages.present`, for the copies since the last
+    snapshot."""
 
     def __init__(self, node: Node, topic: Topic, origin: str, incarnation: int, compression: str) -> None:
         """`incarnation`: the life of the topic that is copied."""
@@ -59,11 +60,11 @@ class Target:
         return self.node.producer(self._compression, 0, _USE)
 
     def take_over(self, partition: int, epoch: int, deadline: Deadline) -> CopiedMessages:
-        """What is there of the partition; on record for this epoch when it returns. Nothing that owners of lower epochs
-        append from then on counts.
+        """The present copies of the partition; the fence of this epoch is written when it returns. Later appends by
+        owners of lower epochs do not count.
 
         Raises:
-            LayerError: the cluster does not answer, or not in time. Refused: Kafka compacts the topic.
+            LayerError: the cluster does not reply in time. Refused: Kafka compacts the topic.
         """
         journal, topic = self.node.sequences, self.topic
         self.node.limits.of(topic, deadline).refuse(COPIES)

@@ -1,4 +1,4 @@
-"""This process's meters as Prometheus metrics, worked out when they are asked for."""
+"""This process's meters as Prometheus metrics, computed when they are scraped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _GAUGES: Final[tuple[Row[list[PartitionStats]], ...]] = (
     (GAUGE, "pok_owned_partitions", "Partitions that this process serves.", len),
     (GAUGE, "pok_stopped_partitions", "Of these, partitions that are not served because of an error.",
      lambda found: sum(stats.stopped is not None for stats in found)),
-    (GAUGE, "pok_backlog_entries", "Unacknowledged entries up to the log's end, as Kafka last told.",
+    (GAUGE, "pok_backlog_entries", "Unacknowledged entries up to the log's end, as Kafka last reported.",
      lambda found: sum(stats.backlog for stats in found)),
     (GAUGE, "pok_individually_acknowledged_entries", "Entries acknowledged above the mark-delete position.",
      lambda found: sum(stats.individually_deleted for stats in found)),
@@ -104,7 +104,7 @@ _OTHERS: Final = "(others)"
 
 
 def awaited(found: list[PartitionStats]) -> dict[str, tuple[int, float]]:
-    """By name the consumers for which most waits, and the others together."""
+    """The consumers with the most waiting messages, by name, and the others together."""
     by_name: dict[str, tuple[int, float]] = {}
     for waiting in (each for stats in found for each in stats.waiting):
         messages, for_s = by_name.get(waiting.consumer, (0, 0.0))
@@ -117,12 +117,12 @@ def awaited(found: list[PartitionStats]) -> dict[str, tuple[int, float]]:
 
 
 class MetricsCollector(Collector):
-    """Everything that this process does on every cluster. For a registry of the application's:
+    """The metrics of this process on every cluster. To register with a registry of the application:
 
         prometheus_client.REGISTRY.register(MetricsCollector())
 
-    Counters cost nothing here; gauges are asked of each membership's and reader's thread, at most two seconds for all
-    of them, and those of one that does not answer are left out.
+    Counters cost nothing here. Gauges are requested from each membership's and reader's thread, within two seconds for
+    all of them; those without a reply are omitted.
     """
 
     def describe(self) -> Iterable[Metric]:
@@ -244,7 +244,7 @@ def reading(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
 
 
 def _told(node: Node, deadline: Deadline) -> tuple[dict[str, list[Tail]], dict[str, list[TailStats]]]:
-    """By topic: the readers, and what those that answered say."""
+    """By topic: the readers, and the statistics of those that replied."""
     tails: dict[str, list[Tail]] = {}
     told: dict[str, list[TailStats]] = {}
     asked = [(topic, tail, tail.ask_stats()) for topic, tail in node.readers.tails()]

@@ -1,7 +1,7 @@
-"""Counts of this process on each cluster, whatever the topic, become metrics: transactions whose coordinators it serves
-(names with `pulsar` are Pulsar's), its roles, as `pok serve` or as a stand-in, and what it replicates.
+"""Counts of this process on each cluster, over all topics, become metrics: transactions whose coordinators it serves
+(names with `pulsar` are Pulsar's), its roles, as `pok serve` or as a stand-in, and its replication.
 
-Metrics are tables: a row for each family, with what it says of each subject.
+Metrics are tables: a row for each family, with its value for each subject.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClusterCounts:
     delivery_writes: int
     """Requests that they went with."""
     unreadable: Mapping[tuple[str, str], int]
-    """Of state topics: by name and part of a record."""
+    """Unreadable records of state topics, by topic name and part of a record."""
 
 
 _COUNTS: Final[tuple[Row[ClusterCounts], ...]] = (
@@ -110,7 +110,7 @@ _TURNS: Final[tuple[Row[TurnsSeen], ...]] = (
     (GAUGE, "pok_duty_turn_under_way_seconds", "How long this one has lasted.", lambda seen: seen.under_way_s),
 )
 _WRITTEN: Final[Row[int]] = (COUNTER, "pok_duty_records_written", "State records, tombstones too.", int)
-_DELETIONS: Final[Row[int]] = (COUNTER, "pok_ledger_deletions", "Deletions asked for.", int)
+_DELETIONS: Final[Row[int]] = (COUNTER, "pok_ledger_deletions", "Deletions requested.", int)
 _REPLICATION: Final[tuple[Row[ReplicatorState], ...]] = (
     (COUNTER, "pok_replicated_entries", "Entries that the other cluster has stored.", lambda each: each.records),
     (COUNTER, "pok_replicated_bytes", "Their payload bytes.", lambda each: each.bytes),

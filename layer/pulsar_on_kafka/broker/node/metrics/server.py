@@ -10,7 +10,7 @@ from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
 
 
 class MetricsServer:
-    """Serves this process's metrics on a port of its own while somebody holds it."""
+    """Serves this process's metrics on a port of its own, until its last user releases it."""
 
     def __init__(self, port: int) -> None:
         registry = CollectorRegistry()
@@ -28,7 +28,7 @@ _lock = forks.process_lock()
 
 
 def serve(port: int) -> MetricsServer:
-    """The server of `port` (0: a free one, which `MetricsServer.port` tells), started when nobody has yet.
+    """The server of `port` (0: a free one, see `MetricsServer.port`); the first call starts it.
 
     Raises:
         InvalidOption: the port is taken.

@@ -1,21 +1,21 @@
 """The buffer machine judges which records of one data partition may be delivered by a reader that sees headers. No I/O,
 no clock.
 
-A reader asks for what is on record of transactions only when it meets a record of one whose outcome it does not know;
-everything before the first such record is readable. So topics without transactions cost nothing, and what has to be
-looked at in others is one entry for each transactional record, not one for each record.
+A reader requests the buffer entries of a transaction only when it meets a record whose outcome it does not know.
+Everything before the first such record is readable. So topics without transactions cost nothing. In other topics a
+reader examines one entry for each transactional record, not one for each record.
 
 The order that counts is that of records in the partition, not that of transaction ids: a transaction with a smaller id
 may write later than one with a larger id, and reading stops at the first record of either that is open.
 
-A marker tells the outcome of the records before it, so whoever holds a run with both need not ask. A second marker
-comes only when a coordinator's append was under way while its successor looked for it, or the log between was too long
-to be read (see `logged_outcomes`): a record that comes late between the two is delivered to those who begin to read
+A marker gives the outcome of the records before it, so a reader that fetched both requests nothing. A second marker
+appears in two cases: a coordinator's append was under way while its successor looked for it, or the log between was too
+long to be read (see `logged_outcomes`). A late record between the two markers is delivered to readers that begin
 between them.
 
-A record of a transaction whose marker stands before it came too late: it is never readable, whatever the outcome. Who
-reads on past the marker sees that (`Judged.late`) and puts it on record as VOID, for those that begin behind
-it. They know by the first one that is void that whatever comes behind it is late as well.
+A record behind its transaction's marker is late and never readable, whatever the outcome. A reader that passed the
+marker detects late records (`Judged.late`) and writes them as VOID, for readers that begin behind the marker. The first
+void record shows those readers that all later records of the transaction are late as well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Judged:
     Attributes:
         upto: exclusive: nothing at or beyond it may be delivered yet; None when all of the run may.
         excluded: offsets below it that are never delivered: they count as acknowledged.
-        late: some of these, which nobody has on record as void yet, by transaction.
+        late: some of these, by transaction, which no VOID entry names yet.
     """
 
     upto: int | None
@@ -54,7 +54,7 @@ class Judged:
 class _Outcome:
     aborted: bool
     void: BitMap64
-    """As far as it was on record when it was asked for."""
+    """Void records, as far as the buffer named them at the last reading."""
 
     def void_of(self, one: MetRecord) -> BitMap64:
         """The marker stands before the first record that is void, so all that come behind that one are, also those that
@@ -74,10 +74,10 @@ _ABORTED: Final = _Outcome(aborted=True, void=BitMap64())
 
 
 class TransactionBuffer:
-    """One reader's. It reads in order, but for `rewind`.
+    """The transaction state of one reader. The reader reads in order, except after `rewind`.
 
-    Memory: the outcomes of the 10,000 transactions that were asked for last (whatever is forgotten is asked for again),
-    and for each coordinator a compressed bitmap of the transactions whose markers were passed in the last hour or two.
+    Memory: the outcomes of the 10,000 transactions that were looked up last (evicted ones are looked up again), and for
+    each coordinator a compressed bitmap of the transactions whose markers were passed in the last hour or two.
     """
 
     def __init__(self, where: DataPartition) -> None:
@@ -100,7 +100,8 @@ class TransactionBuffer:
         )
 
     def learn(self, txns: Iterable[TxnId], entries: BufferEntries) -> None:
-        """Take in what is on record now of these, in entries whose end was asked for after the run was fetched."""
+        """Adds the buffer entries of these transactions. The entries' end must have been taken after the run was
+        fetched."""
         for txn in txns:
             status = entries.status(self.where, txn)
             if status is not TxnEntryStatus.OPEN:
@@ -164,11 +165,11 @@ class TransactionBuffer:
         return waiting, excluded
 
     def unknown(self, met: Sequence[MetRecord]) -> list[TxnId]:
-        """Transactions to `learn` before `fates` is asked."""
+        """Transactions to `learn` before `fates` is called."""
         return list(dict.fromkeys(one.txn for one in met if one.ended is None and one.txn not in self._known))
 
     def rewind(self) -> None:
-        """Reading goes on elsewhere: what was passed does not count."""
+        """Continues reading elsewhere: markers passed so far do not count."""
         self._ended.clear()
         self._ended_before.clear()
         self._known.clear()

@@ -1,14 +1,14 @@
-"""Cleaning finds the entries of a transaction buffer that nobody needs any more. Pure.
+"""Cleaning finds the entries of a transaction buffer that are no longer needed. Pure.
 
 * An OPEN that is void (see `entries`).
-* What speaks of a former life of the topic: a VOID at once; an OPEN when it is void, since its transaction may go on to
-  write to the topic of the present; an ABORTED when it is sealed, and of a topic that is gone when no record comes late
-  any more (as long as it is there `Sealing` looks through it first).
-* An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
-  a record any more, and none comes late. One that is not sealed stays for a day: a late record may wait in its producer
-  for the end of an outage. The last record may lie behind what such an entry names. So the log start has to pass the
-  end that the log has when the time for late ones is over, too. An ABORTED only at or below its coordinator's low-water
-  mark and after the OPENs beside it: what makes an OPEN void must not go before it.
+* Entries of an earlier incarnation of the topic: a VOID at once; an OPEN when it is void, since its transaction may
+  still write to the present topic; an ABORTED when it is sealed. If the topic was deleted, an ABORTED is due once no
+  record can be late; while the topic exists, `Sealing` scans it first.
+* An ABORTED or VOID an hour after the log start passed the last record that it names: by then no reader holds such a
+  record, and no record can be late. An unsealed entry stays for a day: a late record may wait in its producer for the
+  end of an outage. The last record may lie behind the offsets that an unsealed entry names. So the log start must also
+  pass the log end at the time when late records became impossible. An ABORTED is due only at or below its coordinator's
+  low-water mark and after the OPENs beside it: an entry that makes an OPEN void is deleted after that OPEN.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ UNSEALED_KEPT_FOR_MS: Final = 24 * 3_600_000
 
 
 class BufferCleaning:
-    """Entries of one data partition that are due; belongs to whoever cleans it. Memory: a number for each entry that
-    was passed."""
+    """Finds the due entries of one data partition, for the process that cleans it. Memory: a number for each entry that
+    the log start passed."""
 
     def __init__(self, where: DataPartition) -> None:
         """`where` has the present life, or of a topic that is gone the last one."""
         self._where = where
         self._passed_ms: dict[TransactionBufferKey, int] = {}
         self._last_ends: dict[TransactionBufferKey, int] = {}
-        """Of unsealed entries: where the log ended when nothing came late any more."""
+        """Unsealed entries: the log end at the time when late records became impossible."""
 
     def due(
         self, entries: BufferEntries, log_start: int | None, now_ms: int, log_end: int = 0
     ) -> list[TransactionBufferKey]:
-        """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset, None when
-        the partition is gone; `log_end` its end, asked for after `now_ms`."""
+        """The entries to tombstone now. `entries` is read to the end; `log_start` is the data partition's first offset,
+        None when the partition was deleted; `log_end` is its end, taken after `now_ms`."""
         found: list[TransactionBufferKey] = []
         last_ends: dict[TransactionBufferKey, int] = {}
         passed: dict[TransactionBufferKey, int] = {}
@@ -84,8 +84,8 @@ class BufferCleaning:
     def _is_over(
         self, entry: AbortedEntry, txn: TxnId, entries: BufferEntries, log_start: int | None, now_ms: int
     ) -> bool:
-        """Whether an entry of a former life is over: no record that it must leave out can be in the partition, or come
-        there."""
+        """Whether an entry of an earlier incarnation is due: the partition contains no record that the entry must
+        exclude, and none can arrive."""
         here = entries.aborted(self._where, txn)
         sealed = entry.sealed or (here is not None and here.sealed)
         return sealed or (log_start is None and entry.late_until_ms < now_ms)
@@ -96,7 +96,7 @@ def _kept_for_ms(entry: AbortedEntry | VoidEntry) -> int:
 
 
 def _end(entry: BufferEntry) -> int:
-    """Behind the last record that an entry speaks of."""
+    """The offset behind the last record that an entry names."""
     match entry:
         case OpenEntry(_, lower_bound):
             return lower_bound

@@ -1,18 +1,19 @@
 """Buffer entries are the state of transactions in data partitions: one partition of `__transaction_buffer_snapshot`,
 folded. Pure.
 
-The rule: a partition's OPEN entry is durable before the first record of a transaction is appended there.
-So whoever takes the data's end first, then the high watermark of this topic, and reads it to there, knows of every
-record below that end: its transaction is OPEN (not readable, nor is anything at or beyond it), or ABORTED (left out),
-or has no entry (committed). An OPEN at or below its coordinator's low-water mark is void, and so is one with an ABORTED
-beside it: a coordinator that was paused may have written it after the transaction was over.
+The rule: a partition's OPEN entry is durable before the first record of a transaction is appended there. A reader takes
+the data's end first, then the high watermark of this topic, and reads this topic to there. It then knows the state of
+every record below that end: its transaction is OPEN (not readable, nor is anything at or beyond it), ABORTED
+(excluded), or has no entry (committed). An OPEN at or below its coordinator's low-water mark is void, and so is one
+with an ABORTED beside it: a coordinator that was paused may have written it after the transaction was over.
 
-Several sessions may speak of one transaction, because keys carry them. What counts is the union.
+Several sessions may write entries of one transaction, because keys contain the session. The union of the entries
+counts.
 
-An outcome is the transaction's, whichever life of the topic it was said in: a producer that registered before a topic
-was deleted writes to the one that is made anew under its name, and what was under way may be appended there long after.
-So an OPEN of another life holds all of this one, from its first offset on, and an ABORTED that is not sealed leaves the
-transaction's records out. Bounds and offsets count in their own life.
+An outcome belongs to the transaction, in whichever incarnation of the topic it was written. A producer that registered
+before a topic was deleted writes to the topic recreated under that name, and its records under way may be appended long
+after. So an OPEN of another incarnation holds all of this one, from its first offset on, and an unsealed ABORTED
+excludes the transaction's records. Bounds and offsets count in their own incarnation.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _E = TypeVar("_E", OpenEntry, AbortedEntry, VoidEntry)
 
 
 class _Mark(NamedTuple):
-    """A coordinator's low-water mark as one session said it last."""
+    """A coordinator's low-water mark as one session published it last."""
 
     least_bits: int
     timestamp_ms: int
@@ -60,12 +61,12 @@ _Transactions = list[tuple[TxnId, _Known]]
 
 
 class BufferEntries:
-    """A fold for `LogView`. Ask only at the end of the log.
+    """A fold for `LogView`. Its methods hold only at the end of the log.
 
     Memory: what is not tombstoned: an entry of some 500 bytes for each open transaction and partition, as much and a
     compressed bitmap for each aborted one until `BufferCleaning` lets it go, an hour after the last of its records left
-    the log; some numbers for each coordinator; what `snapshot` gave of each partition with any of these since the last
-    record.
+    the log; some numbers for each coordinator; the result of `snapshot` for each partition with any of these since the
+    last record.
     """
 
     def __init__(self) -> None:
@@ -112,13 +113,13 @@ class BufferEntries:
         return {coordinator: self.low_water(coordinator) for coordinator in self._low_water}
 
     def is_over(self, txn: TxnId) -> bool:
-        """It is at or below its coordinator's mark: nothing is to be written in it any more."""
+        """Whether the transaction is at or below its coordinator's mark: no record of it may be written any more."""
         return txn.least_bits <= self.low_water(txn.coordinator)
 
     def superseded_low_waters(self, before_ms: int) -> list[LowWaterKey]:
-        """Marks that were last said before this Unix time while another session's is as high: what sessions left that
-        are over by now. (Should one of them be raised in the moment in which it goes, the other counts until the
-        coordinator's mark rises again.)"""
+        """Marks of ended sessions: last published before this Unix time, while another session's mark is as high. If
+        such a session raises its mark while it is deleted, the other mark counts until the coordinator raises it
+        again."""
         found = []
         for coordinator, marks in self._low_water.items():
             highest = max(marks, key=lambda session: marks[session], default="")
@@ -140,7 +141,7 @@ class BufferEntries:
         return TxnEntryStatus.COMMITTED
 
     def outcomes(self, where: DataPartition, txns: Iterable[TxnId]) -> dict[TxnId, bool | None]:
-        """Whether these transactions, which have records there, are committed; None: they are open."""
+        """Outcomes of these transactions, which have records there: True for committed, None for open."""
         found = {txn: self.status(where, txn) for txn in txns}
         return {
             txn: None if status is TxnEntryStatus.OPEN else status is TxnEntryStatus.COMMITTED
@@ -148,7 +149,7 @@ class BufferEntries:
         }
 
     def void(self, where: DataPartition, txn: TxnId) -> BitMap64:
-        """Records of this transaction that came after its end, as far as somebody met them."""
+        """Late records of this transaction that some reader recorded as VOID."""
         return _union([entry.offsets for entry in _void(self._known(where, txn), where).values()])
 
     def aborted(self, where: DataPartition, txn: TxnId) -> AbortedEntry | None:
@@ -192,7 +193,7 @@ class BufferEntries:
         return BufferSnapshot(where, self._open(where, others), _union(excluded), unsealed)
 
     def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
-        """All that is there of one kind, whoever wrote it, of whatever life."""
+        """All keys of one kind, from every session and incarnation."""
         return [key for key in self._known(where, txn) if key.kind == kind]
 
     def void_of_session(self, where: DataPartition, txn: TxnId, session: str) -> BitMap64:
@@ -201,7 +202,7 @@ class BufferEntries:
         return _union([entry.offsets for key, entry in void.items() if key.session == session])
 
     def transactions(self, where: DataPartition) -> list[TxnId]:
-        """Those that anything is on record of, of whatever life."""
+        """Transactions with any entry, of every incarnation."""
         return list(self._partitions.get((where.topic, where.partition), {}))
 
     def places(self) -> list[tuple[str, int]]:
@@ -212,7 +213,7 @@ class BufferEntries:
         return sum(len(known) for transactions in self._partitions.values() for known in transactions.values())
 
     def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:
-        """One by one, of whatever life, what says that it is open first."""
+        """Entries in every session and incarnation; those that report the transaction as open come first."""
         known = self._known(where, txn)
         yield from _of_kind(known, OpenEntry).items()
         yield from _of_kind(known, AbortedEntry).items()
@@ -242,7 +243,8 @@ def _void(known: _Known, where: DataPartition) -> dict[TransactionBufferKey, Voi
 
 
 def _tells_of(entry: AbortedEntry, where: DataPartition) -> bool:
-    """Whether there may be records of the transaction here. A sealed entry of another life names all that ever come."""
+    """Whether the partition may contain records of the transaction. A sealed entry of another incarnation names all
+    that ever arrive."""
     return entry.incarnation == where.incarnation or not entry.sealed
 
 

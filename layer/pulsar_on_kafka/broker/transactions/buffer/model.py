@@ -61,8 +61,8 @@ class MetRecord(NamedTuple):
 class Looked(NamedTuple):
     """Transactions found in the headers of a run of records.
 
-    `odd`: ascending offsets of those that have other headers of ours than a producer, a schema version and a
-    transaction, or one that cannot be read. `met`: the transactional records and markers, by (first) offset.
+    `odd`: ascending offsets of records with a header of this product other than producer, schema version and
+    transaction, or with an unreadable one. `met`: the transactional records and markers, by (first) offset.
     """
 
     odd: list[int]
@@ -70,11 +70,12 @@ class Looked(NamedTuple):
 
 
 def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
-    """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
-    write is told first: a producer alone, with a schema version, or with a transaction that was met before.
+    """Scans the headers of a run of records. This runs for every record of every topic, so it tests the usual cases
+    first: a producer alone, with a schema version, or with a transaction that was met before.
 
-    The headers of these are packed on the way (`mapping.records.record_headers`): whoever asks for headers of records
-    that were looked over goes by `headers_of`."""
+    The scan packs these headers (`mapping.records.record_headers`): callers read the headers of scanned records with
+    `headers_of`.
+    """
     try:
         return _look_over(offsets, records)
     except UNREADABLE:
@@ -86,12 +87,12 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
     odd: list[int] = []
     met: list[MetRecord] = []
     more: dict[bytes, list[int]] = {}
-    """Of transactions that were met, and whose marker was not: where their next offsets go."""
+    """Transactions without a marker so far: the lists that collect their next offsets."""
     last: bytes | None = None
     go_on = odd.append
     """Takes one more offset of the transaction `last`, while that is not None."""
     before = b""
-    """What packs the headers of one more record of `last`."""
+    """The packed headers that precede one more record of `last`."""
     for offset, record, headers in zip(offsets, records, map(HEADERS, records), strict=True):
         if type(headers) is list and headers and headers[0][0] == PRODUCER:
             producer = headers[0][1]
@@ -141,8 +142,8 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
 
 
 def _glance(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bool, bytes | None]:
-    """Whether there is nothing of ours but a producer, a schema version and a transaction; and the transaction, as far
-    as it was looked for."""
+    """Whether all headers are a producer, a schema version and a transaction; and the transaction, as far as the scan
+    read."""
     txn: bytes | None = None
     for name, value in headers:
         if name != PRODUCER and name != SCHEMA_VERSION:
@@ -196,5 +197,5 @@ class BufferSnapshot:
         return next((met.offset for met in from_bound if met.ended is None and met.txn in self.open_bounds), end)
 
     def is_readable(self, offset: int, txn: TxnId | None) -> bool:
-        """Whether a record below `readable_end` is delivered; `txn` is what its header names."""
+        """Whether a record below `readable_end` is delivered; `txn` is the transaction that its header names."""
         return offset not in self.excluded and (txn is None or txn not in self.unsealed)

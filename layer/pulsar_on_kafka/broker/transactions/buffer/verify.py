@@ -1,6 +1,6 @@
 """Rebuild a transaction buffer from the markers in the log, and compare it with what is on record. Pure.
 
-Markers make the log self-explaining: what `__transaction_buffer_snapshot` says can be found again by reading the data.
+Markers make the log self-contained: `__transaction_buffer_snapshot` can be rebuilt from the data.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Rebuilt:
 
 
 def rebuild(met: Iterable[MetRecord], before: dict[TxnId, Rebuilt] | None = None) -> dict[TxnId, Rebuilt]:
-    """`met`: all transactional records and markers of a partition, in order; `before`: what the log before them says,
-    which is changed. Memory: bitmaps of their offsets."""
+    """Rebuilds the buffer from `met`, all transactional records and markers of a partition in order. `before` is the
+    result for the log before them and is changed. Memory: bitmaps of their offsets."""
     found: dict[TxnId, Rebuilt] = {} if before is None else before
     for one in met:
         rebuilt = found.setdefault(one.txn, Rebuilt())
@@ -75,10 +75,10 @@ def rebuild(met: Iterable[MetRecord], before: dict[TxnId, Rebuilt] | None = None
 def compare(
     where: DataPartition, log: Mapping[TxnId, Rebuilt], log_start: int, entries: BufferEntries
 ) -> list[BufferDifference]:
-    """What differs between the log, rebuilt from `log_start` to an end that was taken before that of `entries`, and
-    these.
+    """Differences between `entries` and the log, rebuilt from `log_start` to an end that was taken before the end of
+    `entries`.
 
-    What an entry says of offsets below `log_start` cannot be compared.
+    Offsets below `log_start` cannot be compared.
     """
     found: list[BufferDifference] = []
     for txn, rebuilt in log.items():

@@ -1,8 +1,8 @@
-"""The coordinator machine decides: a wish, and the state as read to the end, give the records to write, or the answer.
+"""The coordinator machine computes from a command and the state, read to the end, the records to write or the reply.
 Pure.
 
-A decision with records changes nothing by itself: they are written, read back as valid, and then the wish is decided
-once more, until it is `Done`. So every answer rests on what the log says.
+A decision with records changes nothing by itself. The records are written and read back as valid, and then the command
+is decided once more, until it is `Done`. So every reply rests on the log.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def in_place(transaction: LoggedTransaction, by: int) -> Write:
 
 
 def committed(transaction: LoggedTransaction) -> bool:
-    """Whether it commits. Only for a transaction that is not open."""
+    """Whether the transaction commits. Only for a transaction that is not open."""
     return (
         transaction.status is COMMITTED or TRANSITIONS.get((transaction.status, TransactionInput.IN_PLACE)) is COMMITTED
     )

@@ -14,11 +14,11 @@ TICK_MS: Final = 100
 
 
 class TransactionTimeouts:
-    """Transactions of one coordinator by the time they have left, asked in ticks of 100 ms. Memory: two entries for
-    each open one at most. Source: Pulsar's TransactionTimeoutTrackerImpl.
+    """Transactions of one coordinator by remaining time, in ticks of 100 ms. Memory: two entries for each open one at
+    most. Source: Pulsar's TransactionTimeoutTrackerImpl.
 
-    Times are milliseconds of whatever clock the caller uses throughout. A deadline is rounded up to a tick, so that
-    those of one tick expire together; none expires early, nor later than a tick and the caller's next question.
+    Times are milliseconds of any one clock of the caller. A deadline is rounded up to a tick, so that the transactions
+    of one tick expire together. None expires early, nor later than a tick plus the caller's next call.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class TransactionTimeouts:
         self._drop_leftovers()
 
     def remove(self, local_id: int) -> None:
-        """It ended; one that is not there is ignored."""
+        """Removes an ended transaction; an unknown one is ignored."""
         self._deadlines.pop(local_id, None)
         self._drop_leftovers()
 
@@ -54,7 +54,7 @@ class TransactionTimeouts:
         return found
 
     def next_ms(self) -> int | None:
-        """When to ask again; None while nothing waits."""
+        """The time of the next call; None while nothing waits."""
         while self._queue and self._deadlines.get(self._queue[0][1]) != self._queue[0][0]:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
@@ -83,7 +83,7 @@ class CoordinatorCounts:
         self._meter.unfinished = {}
 
     def timing_out(self, local_id: int) -> None:
-        """It is being aborted because its time is over."""
+        """Counts a transaction that is being aborted by its time-out."""
         self._timing_out.add(local_id)
 
     def see(self, local_id: int, transaction: LoggedTransaction | None) -> None:

@@ -55,7 +55,8 @@ TRANSITIONS: Final[Mapping[tuple[TxnStatus, TransactionInput], TxnStatus]] = {
 """Every other pair is refused."""
 
 FOLLOWS: Final = frozenset((before, after) for (before, _), after in TRANSITIONS.items() if before is not after)
-"""What an UPDATE in the log may do. Another one is without effect: it came late, and the first decision stands."""
+"""Transitions that an UPDATE in the log may make. Any other UPDATE is late and without effect: the first decision
+stands."""
 
 FINISHED: Final = frozenset((COMMITTED, ABORTED))
 
@@ -92,7 +93,7 @@ class CoordinatorSettings:
 
     @property
     def most_ids_ahead(self) -> int:
-        """How far above the highest id that it has read an owner gives ids; whoever takes over begins above that."""
+        """How far above the highest id that it has read an owner gives ids; its successor begins above that."""
         return 2 * self.max_waiting
 
     def __post_init__(self) -> None:
@@ -135,13 +136,13 @@ _REMEMBERED_S: Final = 30.0
 class TransactionAdmission:
     """How many transactions a coordinator begins in one turn.
 
-    Whoever waits for a step of a transaction waits for turns, and each transaction makes them longer: it costs the
-    coordinator's process about half a millisecond in all, while what a turn takes in any case is a few answers of
-    Kafka. If all were begun at once that wish to, all of them would be slow, and what they write would hold up readers
-    as long. So those in the middle of a transaction come first, and a turn begins no more than what makes it about
-    twice as long. Beyond that throughput grows little, and waiting a lot.
+    Each step of a transaction waits for turns, and each transaction makes turns longer. It costs the coordinator's
+    process about half a millisecond in all, while a turn always takes a few round trips to Kafka. If all waiting
+    transactions began at once, all of them would be slow, and their records would block readers as long. So steps of
+    begun transactions come first, and a turn begins only as many as make it about twice as long. Beyond that,
+    throughput grows little and latency grows a lot.
 
-    Goes by the fastest append of the last 30 to 60 s: that one was not held up by anything in this process.
+    The measure is the fastest append of the last 30 to 60 s: nothing in this process delayed that one.
     """
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class GroupDelay:
         self._since_s: float | None = None
 
     def due(self, waiting: int, now_s: float) -> bool:
-        """Whether `waiting` things go now. Once they went, the next one's delay begins anew."""
+        """Whether the `waiting` items are due. Once they were handled, the next item's delay begins anew."""
         if waiting == 0:
             self._since_s = None
             return False
@@ -204,5 +205,5 @@ class GroupDelay:
         return False
 
     def remaining_s(self, now_s: float) -> float | None:
-        """Until the delay of what waits is over; None while nothing does."""
+        """Time until the waiting items are due; None without any."""
         return None if self._since_s is None else max(0.0, self._since_s + self._delay_s - now_s)

@@ -1,27 +1,26 @@
 """The state of one coordinator as a fold over its partition of `__transaction_log`. Pure.
 
-Owners, clients that ask from other processes, and tools all fold with this, so they agree about every outcome:
+Owners, clients in other processes, and tools all use this fold, so they agree about every outcome:
 
 * A record counts if it is valid by the fence (`statelog/take_over.py`): no TAKEOVER of a higher version before it.
-* A NEW is valid only if its id is above every valid one before it. So an append that was given up and arrives late
-  opens nothing behind the low-water mark, and no id is given twice. What TAKEOVERs tell does not count here: two that
-  claim one version tell of different ids, and who reads when compaction has taken the valid one and not yet the other
-  would find a NEW of the winner below what the loser tells. (Seen in the simulation. An owner begins above its own
-  TAKEOVER anyway.)
+* A NEW is valid only if its id is above every valid one before it. So an append that was abandoned and arrives late
+  opens nothing behind the low-water mark, and no id is given twice. The ids in TAKEOVERs do not count here: two claims
+  of one version name different ids. A reader that comes when compaction has deleted only the valid claim would find a
+  NEW of the winner below the loser's id. (Seen in the simulation. An owner begins above its own TAKEOVER anyway.)
 * An UPDATE counts only where it may follow (`FOLLOWS`): the first decision stands.
-* Without its NEW a transaction is over: what else there is of it is an orphan.
+* Without its NEW a transaction has ended: its other records are orphans.
 
-**No two owners give the same id**, not even one of them in vain: an owner gives ids at most so far above the highest
-that it has read, and its successor's TAKEOVER tells of all of these. Otherwise a NEW of a former owner, void, could
-stand before a valid one with its id, and who reads when compaction has taken the TAKEOVER between them and not yet the
-void record would take the first for the valid one. (Seen in the simulation.)
+**No two owners give the same id**, not even in a void record. An owner gives ids only within a limit above the highest
+that it has read, and its successor's TAKEOVER covers all of these. Otherwise a void NEW of a former owner could precede
+a valid one with the same id. A reader that comes when compaction has deleted the TAKEOVER between them but not the void
+record would accept the void one. (Seen in the simulation.)
 
 **No id is given again after a crash**: the highest id in the log survives. A NEW is tombstoned only while a live record
-tells of a higher id, or the owner's own TAKEOVER of this one (its `max_local_id`: what it had read before it claimed;
-a newer owner's is at least as high, since a claim is valid only if the one before it had been read). So whoever folds
-what compaction left finds an id as high as any that was answered. This also keeps readers agreed about the second rule:
-whatever makes a late NEW void stands before it and is not tombstoned before the late one is. That is why void records
-go first, then NEWs of what is forgotten, then orphans, and older TAKEOVERs only when nothing is void.
+names a higher id, or the owner's own TAKEOVER names this one. (Its `max_local_id` is the highest id read before the
+claim; a newer owner's is at least as high, since a claim is valid only if the one before it had been read.) So a fold
+of the compacted log finds an id as high as any in a reply. Readers also agree about the second rule: the record that
+makes a late NEW void precedes it and is not tombstoned before it. That is why void records are deleted first, then NEWs
+of forgotten transactions, then orphans, and older TAKEOVERs only when nothing is void.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Stamped(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedTransaction:
-    """One transaction as the log tells it; others only read it. Participants are kept in the order they came in."""
+    """One transaction as logged; other modules only read it. Participants keep the order of their registration."""
 
     id: TxnId
     new: NewTransaction
@@ -85,7 +84,7 @@ class LoggedTransaction:
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
     subscriptions: dict[TopicSubscription, None] = field(default_factory=dict)
     finished_ms: int = 0
-    """When the log took its last status in, once it is finished."""
+    """The log's timestamp of the last status, once the transaction is finished."""
     decided_by: int = 0
     """The version of the owner that decided how it ends; 0 while it is open."""
 
@@ -106,7 +105,7 @@ class LoggedTransaction:
         return self.new.start_ms + self.new.timeout_ms
 
     def fold(self, value: LogValue, timestamp_ms: int) -> None:
-        """Take in what a record after NEW says. `timestamp_ms` is needed of a last status only."""
+        """Applies a record after NEW. Only a last status needs `timestamp_ms`."""
         match value:
             case PartitionsAdded(partitions=partitions) if self.status is OPEN:
                 self.partitions.update(dict.fromkeys(partitions))
@@ -130,28 +129,28 @@ class CoordinatorState:
     """
 
     def __init__(self, coordinator: int, *, follow_changes: bool = False) -> None:
-        """With `follow_changes` somebody calls `take_touched` regularly."""
+        """With `follow_changes` the caller must call `take_touched` regularly."""
         self.coordinator = coordinator
         self._follow_changes = follow_changes
         self._fence = TakeOverFence()
         self._transactions: dict[int, LoggedTransaction | dict[bytes, bytes]] = {}
-        """By id; of the finished ones the `records` only."""
+        """Transactions by id; finished ones keep only their `records`."""
         self._unfinished: set[int] = set()
         self._ending: set[int] = set()
         self._finished: dict[int, int] = {}
-        """When they finished, in the order in which they did."""
+        """Finish times, in the order in which the transactions finished."""
         self._finished_by_requests: set[int] = set()
         self._last_status_ms: dict[bytes, int] = {}
-        """When the log took in what says that a transaction is finished."""
+        """The log's timestamp of the record that finishes a transaction."""
         self._homes: dict[bytes, int] = {}
-        """Of valid records after NEW: the transaction."""
+        """Valid records after NEW, each with its transaction."""
         self._new_keys: dict[bytes, int] = {}
         self._orphans: dict[bytes, None] = {}
         self._begun: dict[str, int] = {}
         self._answers: dict[str, dict[bytes, Stamped]] = {}
         self._answer_keys: dict[bytes, str] = {}
         self._takeovers: dict[bytes, tuple[Owner, int]] = {}
-        """Who claims, and the highest id that it tells of."""
+        """Each claim's owner, and the highest id that the claim names."""
         self._highest_begun = NO_ID
         self._highest_seen = NO_ID
         self._touched: set[int] = set()
@@ -174,7 +173,7 @@ class CoordinatorState:
     def _reader(
         self, key: TransactionLogKey | TransactionAnswerKey | CoordinatorTakeoverKey, value: LogValue
     ) -> Callable[[LogRecord, bytes], None]:
-        """What to do with the record and its value, once nothing can go wrong any more."""
+        """The function that applies the record and its value; called only after all validation."""
         match key, value:
             case CoordinatorTakeoverKey(), TakenOver():
                 return lambda record, _: self._take_over(record.key, key, value)
@@ -247,7 +246,7 @@ class CoordinatorState:
         return transaction
 
     def _follow(self, local_id: int, transaction: LoggedTransaction | None) -> None:
-        """It has changed, and is like this now, or gone."""
+        """Applies a change of a transaction; None when it was deleted."""
         if self._follow_changes:
             self._touched.add(local_id)
         if transaction is None:
@@ -319,7 +318,7 @@ class CoordinatorState:
 
     @property
     def highest_id(self) -> int:
-        """The highest id that any record here told of, void ones included; `NO_ID` before the first."""
+        """The highest id in any record here, void ones included; `NO_ID` before the first."""
         return self._highest_seen
 
     @property
@@ -333,7 +332,7 @@ class CoordinatorState:
 
     @property
     def begun_by_requests(self) -> int:
-        """How many of the transactions that are known other processes began."""
+        """The number of known transactions that other processes began."""
         return len(self._begun)
 
     def transaction(self, txn: TxnId) -> LoggedTransaction | None:
@@ -358,13 +357,13 @@ class CoordinatorState:
         return None
 
     def take_touched(self) -> list[int]:
-        """Ids of the transactions that changed since this was last asked, by id."""
+        """Ids of the transactions that changed since the last call, in order."""
         touched, self._touched = sorted(self._touched), set()
         return touched
 
     def to_clean(self, owner: Owner, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
-        """Keys that `owner` should tombstone now, in this order, `clean_at_once` at most; none for anyone else. Ask
-        again when they are read back: what follows (see above) is named only then."""
+        """Keys that `owner` should tombstone now, in this order, `clean_at_once` at most; none for any other owner.
+        Call again after they are read back: the next group (see above) is named only then."""
         if owner != self._fence.owner:
             return []
         void_or_older = self._fence.to_clean(owner)
@@ -381,7 +380,8 @@ class CoordinatorState:
         # Another record than its own keeps an id from being given again: valid NEWs come by id.
         covered = max(next(reversed(self._transactions)) - 1, self._taken_over_at())
         oldest_ms = now_ms - settings.finished_kept_ms
-        # What a request began is known for its whole time: the request may come again, and is executed once.
+        # A transaction that a request began is known for its whole time: the request may be resent, and is executed
+        # once.
         too_many = len(self._finished) - len(self._finished_by_requests) - settings.max_finished
         for local_id, finished_ms in self._finished.items():
             too_old = finished_ms <= oldest_ms
@@ -393,7 +393,7 @@ class CoordinatorState:
                 yield next(iter(cast("dict[bytes, bytes]", self._transactions[local_id])))
 
     def _taken_over_at(self) -> int:
-        """What the owner's own TAKEOVER tells of; it is not tombstoned as long as it is the newest."""
+        """The id in the owner's own TAKEOVER; the TAKEOVER is not tombstoned while it is the newest."""
         owner = self._fence.owner
         return max((highest for claim, highest in self._takeovers.values() if claim == owner), default=NO_ID)
 

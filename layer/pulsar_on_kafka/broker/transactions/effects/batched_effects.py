@@ -1,9 +1,9 @@
 """A coordinator's decisions take effect in groups, smaller ones when something fails.
 
-A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else; so
-is what touches a partition in which nothing can be done for now, all of it together (`SlowPartitions`). For the
-coordinator's thread. What was done for some of a transaction's partitions is not done again for the others.
-Memory: what is announced of open transactions, and of each that failed its partitions.
+A transaction whose effects fail by themselves is retried alone, at growing intervals, and blocks no other transaction.
+Transactions that touch an unavailable partition are retried together (`SlowPartitions`). For the coordinator's thread.
+Effects in partitions that succeeded are not repeated for the partitions that failed. Memory: the announced partitions
+of open transactions, and the partitions of each that failed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SlowPartitions:
         self._resting: dict[TopicPartition, _Rest] = {}
 
     def failed(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
-        """They rest, longer each time."""
+        """Puts these partitions on hold, longer with each failure."""
         for each in [each for each, rest in self._resting.items() if rest.until_s < now_s - _FORGOTTEN_AFTER_S]:
             del self._resting[each]
         for each in partitions:
@@ -76,9 +76,9 @@ class SlowPartitions:
 _MAX_AT_ONCE: Final = 512
 _FAST_S: Final = 10.0
 _SLOW_S: Final = 1.0
-"""How long effects are waited for: in partitions that worked, and in those that did not when they were tried last."""
+"""Time-outs of effects: in partitions that worked, and in those that failed at the last attempt."""
 _BUSY_LONGER_S: Final = 4.0
-"""How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
+"""How much later the low-water mark is published while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, OpenedTransaction | None]] = {}
 
 
@@ -111,14 +111,14 @@ class Effects:
         self._pauses_ms: dict[int, int] = {}
         self._announce_at_s = -inf
         self._announce_again_s = self._end_again_s = inf
-        """When something is due that had to wait for a partition."""
+        """When the next action that waits for a partition is due."""
         self._published = NO_ID
         self._publish_at_s = -inf
         self._due = False
         longest_s = self._settings.retry_effects_most_ms / 1000
         self._slow = SlowPartitions(self._settings.retry_effects_ms / 1000, longest_s)
         self._tried: set[int] = set()
-        """Of the transactions whose effects failed in this session."""
+        """Transactions whose effects failed in this session."""
         self._progress: dict[int, _Progress] = {}
 
     def next_s(self) -> float:
@@ -140,10 +140,11 @@ class Effects:
         self._announced.pop(local_id, None)
 
     def announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> bool:
-        """Tell the buffers, and whether there is news for who waits; the others are asked for again, a little later.
+        """Writes announcements to the buffers, and returns whether a waiting caller can be answered; the others are due
+        again a little later.
 
-        When it fails for all together each is tried alone: the trouble may be with one topic only. A topic that is gone
-        stays gone: what is told of it is a refusal.
+        When the write fails for all together, each is retried alone: the fault may lie in one topic only. For a deleted
+        topic the reply is a refusal.
         """
         self._refused.clear()
         now_s = self._clock.monotonic()
@@ -199,7 +200,7 @@ class Effects:
         self._slow.failed(failure.troubled, self._clock.monotonic())
 
     def _announced_these(self, together: Sequence[Announcement], deadline: Deadline) -> bool:
-        """Raises PartitionsFailed: nothing was told."""
+        """Raises PartitionsFailed: no announcement was written."""
         try:
             opened = self._outcomes.announce(together, self._session, deadline)
         except NoSuchTopic as gone:
@@ -231,8 +232,8 @@ class Effects:
         deadline: Deadline,
         wanted: Sequence[coordinator_machine.Announce] = (),
     ) -> list[LoggedTransaction]:
-        """Give those of `ending` that are due their effects, and say which have them all. Of what is to be announced
-        some goes along; `announce`, which follows, knows."""
+        """Applies the effects of those of `ending` that are due, and returns those that have all effects. Some
+        announcements go along; `announce`, which follows, takes them into account."""
         now_s = self._clock.monotonic()
         known = {transaction.id.least_bits for transaction in ending}
         for local_id in (self._again_at_s.keys() | self._progress.keys()) - known:
@@ -339,8 +340,8 @@ class Effects:
             self._note(along, opened)
 
     def _opened(self, transaction: LoggedTransaction) -> dict[TopicPartition, OpenedTransaction]:
-        """All OPENs that there are of it; empty when others may have written some. Of a transaction that was begun in
-        this session nobody else has, and who comes after it looks for himself."""
+        """All OPENs of the transaction; empty when other sessions may have written some. A transaction that was begun
+        in this session has OPENs of no other session, and a later owner searches for them."""
         if transaction.new.by != self._by:
             return {}
         announced = self._announced.get(transaction.id.least_bits, {})
@@ -366,7 +367,8 @@ class Effects:
         self._progress.pop(local_id, None)
 
     def publish_low_water(self, low_water: int, deadline: Deadline, *, busy: bool) -> None:
-        """Say it now and then, when it rose; less often while there is more to do. What fails is said next time."""
+        """Publishes the mark from time to time when it rose; less often while there is more to do. A failed mark is
+        published next time."""
         now_s = self._clock.monotonic()
         due_s = self._publish_at_s + (_BUSY_LONGER_S if busy else 0.0)
         if low_water <= self._published or now_s < due_s:

@@ -39,12 +39,13 @@ _BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOOKED_AT_FOR_S: Final = 1.0
 _ENDS_THERE_FOR_S: Final = 0.03
-"""How long an end is good enough for a lower bound; what came meanwhile is read in vain at an abort."""
+"""How long a known end serves as a lower bound; an abort reads records appended meanwhile in vain."""
 _FORGOTTEN_AFTER_S: Final = 600.0
 _ENDS_S: Final = 2.0
-"""How long many partitions that do not answer are asked for their ends; half the deadline at most."""
+"""Time-out for the ends of many unresponsive partitions; half the deadline at most."""
 _FETCHED_APART: Final = 4
-"""So many partitions are looked through one after the other: the reader that takes more at once is a consumer more."""
+"""Up to this many partitions are scanned in sequence: the reader that scans more in parallel is an additional
+consumer."""
 
 
 @dataclass(slots=True)
@@ -65,10 +66,9 @@ class _Life:
 class KafkaDataPartitions:
     """Implements `DataPartitions`. Thread-safe; one for all coordinators of a process.
 
-    Which life a topic lives is looked up once a second while it is asked about, and anew when it seems gone, or when a
-    partition ends before where it ended. Memory: some numbers for each partition asked about in the last ten minutes,
-    the bitmaps that `find` and `look_through` give, and the fetch queue of a reader once many partitions were looked
-    through together.
+    The incarnation of a topic in use is looked up once a second, and again when it seems deleted, or when a partition
+    ends before its known end. Memory: some numbers for each partition used in the last ten minutes, the bitmaps that
+    `find` and `look_through` give, and the fetch queue of a reader once many partitions were looked through together.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class KafkaDataPartitions:
 
     @contextmanager
     def _forgetting_on_failure(self, topic: str) -> Iterator[None]:
-        """Forget the topic on a failure, when it may be another one than it was: the next question asks the cluster."""
+        """Forgets the topic on a failure, because it may be another incarnation: the next call queries the cluster."""
         try:
             yield
         except LayerError:
@@ -135,7 +135,7 @@ class KafkaDataPartitions:
         """Lifts the bound on the age of records that earlier versions set at a topic's first transaction
         (`message.timestamp.before.max.ms`): it refused what any producer sent after an outage.
 
-        Once in each life of the topic; a topic that is only bound to a name of ours keeps its configuration.
+        Once in each incarnation of the topic; a topic that is only bound to a Pulsar name keeps its configuration.
         """
         life = self._opened(topic, deadline)
         if life.prepared:
@@ -152,7 +152,8 @@ class KafkaDataPartitions:
             self._admin.reset_topic_config(kafka_topic, _BEFORE_MAX, deadline)
 
     def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
-        """Whether the brokers refuse records of the topic that are older than `MAX_LATE_MS`, by their own times."""
+        """Whether the brokers reject records of the topic that are older than `MAX_LATE_MS`, by the records' own
+        times."""
         configs = self._admin.topic_configs(self._opened(topic, deadline).topic.kafka_topic, deadline)
         refused_ms = configs.get(_BEFORE_MAX)
         return (
@@ -170,14 +171,15 @@ class KafkaDataPartitions:
         return end
 
     def _note_end(self, life: _Life, partition: int, end: int, before: int) -> None:
-        """`before`: where it ended when it was asked; while it was, another thread may have seen more."""
+        """Updates the known end. `before`: the end known at the time of the request; another thread may have raised it
+        since."""
         if end < before:
             where = f"{life.topic.name}-{partition}"
             raise StoreError(f"{where} ends at {end}, it ended at {before}: was it made anew?")
         self._ended_at(life, partition, end)
 
     def _ended_at(self, life: _Life, partition: int, end: int) -> None:
-        """Where it ended just now; less when another thread has seen more since, or when less is left."""
+        """The current end; lower than `end` when another thread has seen more since, or when fewer records are left."""
         with self._lock:
             if end >= life.end_of(partition):
                 life.ends[partition] = end, self._clock.monotonic()
@@ -210,8 +212,8 @@ class KafkaDataPartitions:
     def _left_out(self, each: TopicPartition) -> Iterator[None]:
         try:
             yield
-        except (StoreError, NoSuchTopic) as failure:  # a topic that is gone is found so by whoever asks next
-            _log.info("%s-%d is asked for its end later: %s", *each, failure)
+        except (StoreError, NoSuchTopic) as failure:  # the next caller finds that a topic was deleted
+            _log.info("%s-%d end offset is requested later: %s", *each, failure)
 
     def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
         now_s = self._clock.monotonic()
@@ -265,7 +267,7 @@ class KafkaDataPartitions:
     def _look_through_together(
         self, looks: Sequence[PartitionScan], deadline: Deadline
     ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
-        """With requests for many partitions at once."""
+        """Scans with requests for many partitions at once."""
         topics = {look.where.topic: self._opened(look.where.topic, deadline).topic.kafka_topic for look in looks}
         places = [(topics[look.where.topic], look.where.partition) for look in looks]
         starts = {where: start for where, (start, _) in self._admin.log_ranges(places, deadline).items()}

@@ -1,17 +1,17 @@
-"""Outcomes where they belong: OPEN and ABORTED entries, ENDs and low-water marks in state topics, markers in the data.
+"""Writes outcomes: OPEN and ABORTED entries, ENDs and low-water marks in state topics, markers in the data.
 
-The order makes every step repeatable. In each partition the marker comes first, for transactions whose OPEN is there
-(a session that wrote all of them need not look); then the buffer: ABORTED is durable before its OPEN goes, since
-nothing on record means committed. A partition whose OPEN is gone was settled before and is left alone, so what was done
-in some of many partitions need not be done again by anybody. What is asked of many partitions is asked of all at once,
-and what has to be read of them is read within a budget; what there was no time for is told (`PartitionsFailed`).
+The order makes every step repeatable. In each partition the marker comes first, for transactions whose OPEN is there (a
+session that wrote all of them need not look); then the buffer: ABORTED is durable before its OPEN is deleted, since no
+entry means committed. A partition without the OPEN was settled before and is skipped, so no process repeats effects
+that succeeded in some of many partitions. Requests go to many partitions at once, and reads of them have a budget;
+partitions beyond the time limit are reported (`PartitionsFailed`).
 
 Where a commit's marker may be there already, because an owner died or an attempt failed, the log is read first: one
-marker is enough, and what came behind it is put on record as void, before its OPEN goes. (Only an append that was under
+marker is enough, and records behind it are written as VOID, before its OPEN is deleted. (Only an append that was under
 way for longer, or a log too long to be read in between, brings a second marker, which readers pass over. That of an
 abort may come twice: its entry tells all readers.) ABORTED entries are written unsealed: readers compare headers from
-their bound on, so a record that comes late is not read either, nor one that the entry does not name because looking for
-it would have held up the coordinator. `Sealing` seals them when no record can come late any more.
+their bound on, so late records are not read either, nor records that the entry does not name because a search would
+have delayed the coordinator. `Sealing` seals the entries when no record can be late.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSH
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 
 MAX_LATE_MS: Final = 120_000
-"""A record of a transaction may come so long after the transaction's time. No broker enforces that: where a topic
-refuses older records, an entry is sealed; elsewhere its records are told by their headers."""
+"""The longest time after a transaction's time-out at which a record of it may arrive. No broker enforces that. Where a
+topic rejects older records, an entry is sealed; elsewhere readers recognise the records by their headers."""
 CLOCKS_DIFFER_MS: Final = 300_000
-"""By how much the clocks of two machines may differ for `AbortedEntry.late_until_ms` to hold."""
+"""The largest difference between the clocks of two machines for which `AbortedEntry.late_until_ms` holds."""
 
 _NO_LIFE: Final = 0
-"""What is said of a topic that is gone is said of this incarnation: the next one under its name has a higher one. The
-first topic of a cluster may have this one."""
+"""The incarnation in entries of a deleted topic: the next topic under its name has a higher one. The first topic of a
+cluster may have this one."""
 _LOOK_THROUGH: Final = 10_000
 """An ABORTED entry names what was found in so many records; readers find what lies in more."""
 _MAX_REREAD_RECORDS: Final = 100_000
 _TOGETHER: Final = 50_000
-"""So many records are looked through at once, or one partition's."""
+"""Up to this many records are scanned together, or those of one partition."""
 _LOOK_S: Final = 0.5
 """No more is begun after that: other transactions wait."""
 
@@ -82,7 +82,7 @@ class DataPartitions(Protocol):
         """Called before a transaction's first record goes there; from the second time on it costs nothing."""
 
     def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, int]:
-        """Where the next record will lie in each, or behind that; those that do not say so are missing."""
+        """The offset of the next record in each partition, or one behind that; unresponsive partitions are missing."""
 
     def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, int]:
         """`end_offsets`, or the ends of a moment ago."""
@@ -95,21 +95,20 @@ class DataPartitions(Protocol):
     def look_through(
         self, looks: Sequence[PartitionScan], deadline: Deadline
     ) -> Mapping[TopicPartition, Mapping[TxnId, Rebuilt]]:
-        """What there is of these transactions; one without anything may be missing. Partitions that could not be read,
-        or not in time, are missing."""
+        """The records of these transactions; a transaction without any may be missing. Partitions that could not be
+        read, or not in time, are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookBudget:
-    """So many records of all partitions are looked through together (or one partition), and nothing more is begun after
-    so many seconds."""
+    """A limit of records that are scanned together (or one partition), and a time after which no scan begins."""
 
     together: int = _TOGETHER
     seconds: float = _LOOK_S
 
 
 class LoggedOutcomes:
-    """For all coordinators of a process; thread-safe. Implements `Outcomes`. Memory: what `TransactionViews` says."""
+    """For all coordinators of a process; thread-safe. Implements `Outcomes`. Memory: see `TransactionViews`."""
 
     def __init__(
         self, log: StateLog, data: DataPartitions, views: TransactionViews, budget: LookBudget | None = None
@@ -161,7 +160,7 @@ class LoggedOutcomes:
             if (found := {one.txn: bounds[where][one.txn] for one in those if _may_be_there(one, bounds[where])})
         }
         ends = self._data.end_offsets([_place(where) for where in again], deadline) if again else {}
-        unread = {_place(where): "does not say where it ends" for where in again if _place(where) not in ends}
+        unread = {_place(where): "does not report its end offset" for where in again if _place(where) not in ends}
         looks: list[PartitionScan] = []
         for where, found in again.items():
             each, start = _place(where), min(found.values())
@@ -223,7 +222,7 @@ class LoggedOutcomes:
     def _put_late_ones_on_record(
         self, seen: Mapping[DataPartition, Mapping[TxnId, Rebuilt]], deadline: Deadline
     ) -> None:
-        """What came behind the marker of a commit is void."""
+        """Writes the records behind the marker of a commit as VOID."""
         records: list[Records] = []
         for where, found in seen.items():
             late = {txn: of_it.late for txn, of_it in found.items() if of_it.late}
@@ -263,9 +262,9 @@ class LoggedOutcomes:
         deadline: Deadline,
     ) -> tuple[Records, set[TopicPartition]]:
         """ABORTED entries of those with an OPEN (an entry that is there already may be incomplete), and the partitions
-        that do not say where they end.
+        that do not report their end.
 
-        Of a `deleted` topic, too: what is under way to it comes to the next one that is made under its name.
+        A `deleted` topic gets entries, too: records under way to it reach the next topic created under its name.
         """
         failed = {where: [one for one in those if not one.committed] for where, those in places.items()}
         bounds = {where: found for where, found in self._bounds(failed, deadline).items() if found}
@@ -362,7 +361,8 @@ def _place(where: DataPartition) -> TopicPartition:
 
 
 def _may_be_there(one: Ended, bounds: Mapping[TxnId, int]) -> bool:
-    """Its marker, from a former attempt. That of an abort may come twice: readers ask for its entry."""
+    """Whether the marker of a former attempt may exist. The marker of an abort may appear twice: readers use its
+    entry."""
     return one.again and one.committed and one.txn in bounds
 
 
@@ -381,7 +381,7 @@ def _ask_each(
 def _check_complete(unasked: Iterable[TopicPartition]) -> None:
     missing = list(unasked)
     if missing:
-        raise PartitionsFailed(missing, "{}-{} does not say where it ends".format(*missing[0]))
+        raise PartitionsFailed(missing, "{}-{} does not report its end offset".format(*missing[0]))
 
 
 def _by_partition(pairs: Iterable[tuple[TopicPartition, T]]) -> dict[TopicPartition, list[T]]:

@@ -82,7 +82,8 @@ class Holdings:
         return {*self._batches, *(ack.offset for ack in self._cumulative.values() if ack.batch_size)}
 
     def check(self, txn: TxnId, ack: TxnAck, cursor: CursorState) -> None:
-        """Whether a transaction may have this: nothing of it is acknowledged or held, not even by itself.
+        """Checks that a transaction may hold this acknowledgement: no part of it is acknowledged or held, not even by
+        the transaction itself.
 
         Source: PendingAckHandleImpl. Differs from Pulsar: an ack also conflicts with what another transaction holds
         cumulatively, and a cumulative one with what another holds below it. (There, when the other one aborts, what it
@@ -91,7 +92,7 @@ class Holdings:
         Raises:
             TransactionConflict: it may not.
             InvalidCursorPosition: a batch entry has another size.
-            StoreError: what the cursor knows is out of memory and cannot be read back.
+            StoreError: the cursor's state is not in memory and cannot be read back.
         """
         cursor.need([*ack.whole, *ack.batches])
         for offset in ack.whole:
@@ -251,7 +252,7 @@ def _conflict(txn: TxnId, offset: int, why: str) -> TransactionConflict:
 
 
 def together(acks: Iterable[TxnAck], txn: TxnId) -> TxnAck:
-    """What acks of one transaction hold."""
+    """The union of the acks of one transaction."""
     all_of_it = Holdings()
     for ack in acks:
         all_of_it.hold(txn, ack)

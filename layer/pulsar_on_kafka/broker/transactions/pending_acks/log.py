@@ -1,8 +1,8 @@
-"""One partition of `__transaction_pending_ack`, folded: which acks count, and how their transactions ended. Pure.
+"""A fold of one partition of `__transaction_pending_ack`: valid acks and the outcomes of their transactions. Pure.
 
-Acks are written by the cursor's owner and fenced by its TAKEOVERs (`statelog.take_over`); an owner's acks stay
-valid when another one takes over. ENDs are written by coordinators, the same one as often as they like, before or after
-the acks that they end. An ack behind the END of its transaction is none: whoever took it was too late.
+Acks are written by the cursor's owner and fenced by its TAKEOVERs (`statelog.take_over`); an owner's acks stay valid
+when another one takes over. Coordinators write ENDs, any number of times, before or after the acks that they end. An
+ack behind the END of its transaction is void: the owner wrote it too late.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LifeAcks:
         return self._acks.get(key)
 
     def transactions(self) -> list[TxnId]:
-        """Those with acks here, the one with the oldest first."""
+        """Transactions with acks here; the one with the oldest ack is first."""
         return list(self._keys)
 
     def keys_of(self, txn: TxnId) -> list[bytes]:
@@ -125,7 +125,7 @@ class CursorAcks:
         return bool(self.lives or self.ends)
 
     def copy(self) -> CursorAcks:
-        """One that goes on by itself, for who asked in another thread than it is needed in."""
+        """An independent copy, for use in another thread."""
         made = CursorAcks()
         made.lives = {life: acks.copy() for life, acks in self.lives.items()}
         made.ends = self.ends.copy()
@@ -136,7 +136,7 @@ class CursorAcks:
         return self.lives.get(life) or LifeAcks()
 
     def counts(self, life: CursorIncarnation, key: bytes) -> bool:
-        """Whether this ack is one: it is there, valid, and before the END of its transaction."""
+        """Whether this ack is valid: it exists, is not fenced, and precedes the END of its transaction."""
         acks = self.lives.get(life)
         if acks is None or not acks.fence.is_valid(key):
             return False
@@ -154,10 +154,11 @@ class CursorAcks:
 
 
 class PendingAckLog:
-    """A fold for `LogView`. Ask only at the end of the log.
+    """A fold for `LogView`. Its methods hold only at the end of the log.
 
     Memory: for each ack of a transaction that is open, or whose outcome its cursor's owner has not cleaned away, some
-    hundred bytes and its record's size; a few hundred bytes for each cursor and former life that has records here.
+    hundred bytes and its record's size; a few hundred bytes for each cursor and earlier incarnation that has records
+    here.
     """
 
     def __init__(self) -> None:
@@ -183,11 +184,11 @@ class PendingAckLog:
                 self._life(name, pending.life).put(record.key, pending.version, stored)
 
     def cursor(self, name: CursorName) -> CursorAcks:
-        """Live: ask and do not keep it. Empty when nothing is on record."""
+        """The live acks of a cursor; do not keep the object. Empty without records."""
         return self._cursors.get(name) or CursorAcks()
 
     def cursors(self) -> Mapping[CursorName, CursorAcks]:
-        """All that anything is on record of, as of subscriptions that nobody serves any more."""
+        """All cursors with records, including those of subscriptions without an owner."""
         return self._cursors
 
     def count(self) -> int:
@@ -230,21 +231,20 @@ KEPT_FOR_MS: Final = 3_600_000
 
 
 def left_over(name: CursorName, acks: CursorAcks, dead: Collection[CursorIncarnation], now_ms: int) -> list[bytes]:
-    """Keys to tombstone now, in this order, that nobody else has a reason to clean; ask again when that was read back.
+    """Keys to tombstone now, in this order, that no cursor owner cleans. Call again after they were read back.
 
-    The owner of a cursor tombstones acks and ENDs when the cursor has taken the outcome in, and looks at the log only
-    while it holds something. So these are left over:
+    The owner of a cursor tombstones acks and ENDs when the cursor has applied the outcome, and reads the log only while
+    it holds an ack. So these are left over:
 
-    * Of a life that is over (its topic or subscription was deleted, perhaps made anew under the same name) there is no
-      owner any more. Its acks and TAKEOVERs mean nothing to anybody, and go at once: acks first, then the TAKEOVERs, so
-      that no void ack ever looks valid.
-    * Void acks of the life that lives: a former owner woke up and wrote them. They go at once.
-    * ENDs without acks: of transactions whose acks were refused, or written once more by a coordinator that went on
-      where another one had ended. They name no life; they go an hour after they were written, when no ack of their
-      transaction is left.
+    * Records of an earlier incarnation (its topic or subscription was deleted and perhaps recreated) have no owner. Its
+      acks and TAKEOVERs are deleted at once: acks first, then the TAKEOVERs, so that no void ack ever looks valid.
+    * Void acks of the present incarnation: a former owner woke up and wrote them. They are deleted at once.
+    * ENDs without acks: of transactions whose acks were refused, or written once more by a coordinator that continued
+      another one's work. They name no incarnation; they are deleted an hour after they were written, when no ack of
+      their transaction is left.
 
-    `dead`: lives that were on record before it was looked up which one lives, and are not that one (one that is on
-    record only now may be newer).
+    `dead`: incarnations that were on record before the present one was looked up, without the present one. (An
+    incarnation that appeared since may be newer.)
     """
     found: list[bytes] = []
     for life in dead:

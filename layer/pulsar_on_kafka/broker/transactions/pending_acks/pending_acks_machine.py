@@ -1,16 +1,16 @@
 """The acknowledgements of open transactions on one cursor, as its owner keeps them. No I/O, no clock.
 
-Its owner's round: `ask` takes requests in at any time; `decide` checks them and says what to append; after the append
-and a reading of the log to its end, `read_back` says which are held now, and learns of ENDs; `settle` brings outcomes
-to the cursor; once a save holds them (`saved`), `to_clean` names what to tombstone. Each step may be the last one of a
-process: the next owner finds in the log what it needs. Source: Pulsar's PendingAckHandleImpl.
+The owner's round: `ask` accepts requests at any time. `decide` checks them and returns the records to append. After the
+append and a reading of the log to its end, `read_back` returns the acks that are held now, and applies ENDs. `settle`
+applies outcomes to the cursor. Once a save contains them (`saved`), `to_clean` names the records to tombstone. Each
+step may be the last one of a process: the next owner continues from the log. Source: Pulsar's PendingAckHandleImpl.
 
-* An ack is held from `decide` on: also while it is on its way, and when nobody knows whether it arrived (the client is
-  told that it failed, and its transaction can only be aborted), until its transaction ends.
-* An acknowledgement without a transaction of what is held is taken (the cursor's business, as in Pulsar): to commit it
-  again changes nothing, and after an abort it is not delivered again.
-* A transaction at or below its coordinator's low-water mark without an END was ended before the ack arrived: what is
-  left over of it is aborted. So the marks must have been read before the end of this log was asked for.
+* An ack is held from `decide` until its transaction ends: also during the append, and when the outcome of the append is
+  unknown. (Then the client gets a failure, and its transaction can only be aborted.)
+* An acknowledgement of a held message outside transactions is accepted by the cursor, as in Pulsar: a later commit
+  changes nothing, and after an abort the message is not redelivered.
+* A transaction at or below its coordinator's low-water mark without an END was ended before the ack arrived: its
+  remaining acks are aborted. So the marks must be read before the end of this log is taken.
 * Cleaning waits for nothing but saves and readings, so an idle subscription gets clean. An END goes after the acks that
   it ended, in another round. Before a seek is saved, everything that was committed must be saved and cleaned
   (`unclean`): a successor would acknowledge it once more behind the seek.
@@ -66,7 +66,7 @@ class Input(Enum):
 
 TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = {
     (State.NONE, Input.TAKE_OVER): State.INITIALIZING,
-    (State.INITIALIZING, Input.TAKE_OVER): State.INITIALIZING,  # the append failed, or nobody knows
+    (State.INITIALIZING, Input.TAKE_OVER): State.INITIALIZING,  # the append failed, or its outcome is unknown
     (State.INITIALIZING, Input.REPLAYED): State.READY,
     (State.NONE, Input.CLOSE): State.CLOSED,
     (State.INITIALIZING, Input.CLOSE): State.CLOSED,
@@ -77,7 +77,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class PendingAckAnswer:
-    """The answer to a request: `failure` is None when its transaction holds now, durably, what it asked for."""
+    """The reply to a request: `failure` is None when its transaction now durably holds the acknowledgement."""
 
     ticket: int
     failure: LayerError | None = None
@@ -116,10 +116,10 @@ class _Asked:
 
 
 class PendingAcks:
-    """One owner's: of one session, for one version of the cursor. Used by the thread that owns the cursor.
+    """Pending acks of one owner: one session, one version of the cursor. Used by the thread that owns the cursor.
 
-    Memory: what `Holdings` says, at most 10,000 requests that wait, and compressed bitmaps of the transactions that
-    ended here above their coordinators' low-water marks.
+    Memory: see `Holdings`, at most 10,000 waiting requests, and compressed bitmaps of the transactions that ended here
+    above their coordinators' low-water marks.
     """
 
     def __init__(self, name: CursorName, life: CursorIncarnation, session: str, version: int) -> None:
@@ -136,7 +136,7 @@ class PendingAcks:
         self._outcomes: dict[TxnId, TxnOutcome] = {}
         """Ended and not settled."""
         self._counted: dict[TxnId, TxnAck] = {}
-        """What of these is to be acknowledged."""
+        """The parts of held acks that are to be acknowledged."""
         self._applied: dict[TxnId, int] = {}
         """Committed ones whose acks are still in the log, and the cursor's revision that has them."""
         self._saved = -1
@@ -167,7 +167,7 @@ class PendingAcks:
         self._learn(acks, low_waters)
 
     def close(self, failure: LayerError | None = None) -> list[PendingAckAnswer]:
-        """The cursor is somebody else's now, or nobody's: answer whatever waits."""
+        """Ends the ownership of the cursor: replies to all waiting requests."""
         self._move(Input.CLOSE)
         why = failure or Closed(f"{self._text()} is closed")
         answers = [
@@ -184,10 +184,10 @@ class PendingAcks:
         self.state = after
 
     def ask(self, txn: TxnId, ack: TxnAck) -> int:
-        """A transaction wants to acknowledge this; gives the number under which it is answered.
+        """Accepts the acknowledgement of a transaction; returns the number of the request, which its reply carries.
 
         Raises:
-            Closed: nobody will answer any more.
+            Closed: no reply will come.
             Refused: 10,000 requests wait already.
         """
         if self.state is State.CLOSED:
@@ -220,14 +220,14 @@ class PendingAcks:
         return decision
 
     def failed(self, failure: LayerError) -> list[PendingAckAnswer]:
-        """The decision was not appended, or nobody knows: these transactions have to be aborted."""
+        """Handles an append that failed or whose outcome is unknown: these transactions have to be aborted."""
         answers = [PendingAckAnswer(ticket, failure) for ticket in self._asked]
         self._asked.clear()
         return answers
 
     def read_back(self, acks: CursorAcks, low_waters: Mapping[int, int]) -> list[PendingAckAnswer]:
-        """What is on record at the log's end, which was asked for after the last append; `low_waters` (by coordinator)
-        were read before that. Closes this when another owner is the newest: check `state`."""
+        """Applies the records up to the log's end, which was taken after the last append; `low_waters` (by coordinator)
+        were read before that. Closes this object when another owner is the newest: check `state`."""
         if self.state is not State.READY:
             return []
         owned = acks.life(self.life).fence.owner == self.owner
@@ -239,7 +239,7 @@ class PendingAcks:
             elif asked.txn in acks.ends and owned:
                 answers.append(
                     PendingAckAnswer(
-                        ticket, TransactionNotFound(f"{self._text()}: transaction {_name(asked.txn)} is over")
+                        ticket, TransactionNotFound(f"{self._text()}: transaction {_name(asked.txn)} has ended")
                     )
                 )
             elif owned:
@@ -366,7 +366,7 @@ def _name(txn: TxnId) -> str:
 
 
 def _beyond(held: TxnAck, counted: TxnAck) -> TxnAck:
-    """What is held and does not count."""
+    """The held acks that do not count."""
     batches = {}
     for offset, (size, acked) in held.batches.items():
         left = acked & ~counted.batches.get(offset, (size, 0))[1]

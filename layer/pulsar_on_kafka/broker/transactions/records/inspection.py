@@ -48,8 +48,8 @@ class CoordinatorStats:
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """One transaction. Times are Unix times in milliseconds. `owner` is the role for which a gateway began it, "" where
-    nobody logged in."""
+    """One transaction. Times are Unix times in milliseconds. `owner` is the role for which a gateway began it, ""
+    without authentication."""
 
     id: TxnId
     status: TxnStatus
@@ -85,15 +85,15 @@ def transaction_info(transaction: LoggedTransaction) -> TransactionInfo:
 
 
 def slow_transactions(state: CoordinatorState, now_ms: int, at_least_ms: int) -> list[TransactionInfo]:
-    """Those that are not finished `at_least_ms` after they were opened, the oldest first: open ones, and those whose
-    effects do not get to their places."""
+    """Transactions that are not finished `at_least_ms` after they were opened, the oldest first: open ones, and those
+    with effects outstanding."""
     found = [each for each in state.transactions() if not each.finished]
     old = [each for each in found if now_ms - each.new.start_ms >= at_least_ms]
     return [transaction_info(each) for each in sorted(old, key=lambda each: (each.new.start_ms, each.id))]
 
 
 MAX_RANGES: Final = 100
-"""How many ranges of offsets are told of one transaction in one place."""
+"""The limit of offset ranges that are shown of one transaction in one place."""
 
 
 class BufferedState(str, Enum):
@@ -135,10 +135,10 @@ class PartitionBufferStats:
 
     Attributes:
         ongoing: open transactions; `bound` is the lowest offset at which a record of one may lie, and None without any.
-        aborted: aborted transactions; `unsealed` those of which a record may still come.
+        aborted: aborted transactions; `unsealed` those of which a record may still arrive.
         excluded: records of aborted transactions, and records that came after the end of theirs.
-        entries: records of the buffer topic about this partition, `waiting` of them void or of a former life: they
-            wait to be cleaned.
+        entries: records of the buffer topic about this partition, `waiting` of them void or of an earlier incarnation:
+            they wait to be cleaned.
     """
 
     topic: str
@@ -178,10 +178,10 @@ class PendingAckStats:
     """Pending acks of all transactions on one subscription's partition, counted.
 
     Attributes:
-        owner: session and version of whoever took the cursor over last for acknowledgements in transactions; None when
-            there were none. It may be dead.
+        owner: session and version of the last process that took the cursor over for acknowledgements in transactions;
+            None when there were none. The process may be dead.
         ongoing: transactions that hold something; `entries` all they hold, as in `TransactionInPendingAck`.
-        ended: of these and others, outcomes that the cursor's owner has not taken in.
+        ended: outcomes of these and other transactions that the cursor's owner has not applied.
         former_lives: records of a subscription or topic that was deleted since.
     """
 

@@ -1,11 +1,10 @@
-"""Outcomes are what a coordinator does outside of its own log, as it sees it: the places where a transaction takes
-effect.
+"""Outcomes are the writes of a coordinator outside its own log: the places where a transaction takes effect.
 
-Whoever implements `Outcomes` appends the records that the functions here give, by partition of the state topic: what
-may go into one append. What must be durable before something else comes from another function.
+An implementation of `Outcomes` appends the records that the functions here return, by partition of the state topic. The
+records of one function may go into one append. Records that must be durable first come from a function of their own.
 
-Every call is idempotent, because whoever takes the coordinator over does it again. A coordinator that was paused may
-make a call long after another one did: then it says what was decided, since it was durable and valid before.
+Every call is idempotent, because the coordinator's next owner repeats it. A coordinator that was paused may make a call
+long after another one did: the call then writes the decided outcome, which was durable and valid before.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ class OpenedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it, as far as
-    something is left to be done there.
+    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, with the participants that still need
+    effects.
 
     `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time. `opened`: its
-    OPENs, when the session that ends it wrote all there are; otherwise the buffers tell. `again`: some of this may have
-    been done before, by another session or by an attempt that failed.
+    OPENs, when the session that ends it wrote all of them; otherwise the buffers are read. `again`: another session or
+    a failed attempt may have written some of the effects before.
     """
 
     txn: TxnId
@@ -69,13 +68,13 @@ Announcement: TypeAlias = tuple[TxnId, Sequence[TopicPartition]]
 
 
 class PartitionsFailed(StoreError):
-    """A call failed in these data partitions, or nobody knows. In `announce` nothing was done then; in `write_markers`
-    and `settle_buffers` everything in the others."""
+    """A call failed in these data partitions, or its outcome is unknown. In `announce` nothing was done then; in
+    `write_markers` and `settle_buffers` everything in the others."""
 
     def __init__(
         self, partitions: Iterable[TopicPartition], reason: str, unreached: Iterable[TopicPartition] = ()
     ) -> None:
-        """`unreached`: more of them, which there was only no time for: the next call goes on with these."""
+        """`unreached`: further partitions that the call had no time for: the next call continues with these."""
         super().__init__(reason)
         self.unreached = frozenset(unreached)
         self.partitions = self.unreached.union(partitions)
@@ -116,8 +115,8 @@ class Outcomes(Protocol):
         Raises PartitionsFailed where it knows which ones."""
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
-        """Every transaction of this coordinator at or below this id is finished for good. The highest ever said
-        counts."""
+        """Publishes that every transaction of this coordinator at or below this id is finished for good. The highest
+        mark ever published counts."""
 
 
 Records: TypeAlias = dict[int, list[tuple[bytes, bytes | None]]]
@@ -126,7 +125,7 @@ Records: TypeAlias = dict[int, list[tuple[bytes, bytes | None]]]
 def open_records(
     announced: Iterable[tuple[TxnId, DataPartition]], ends: Mapping[DataPartition, int], session: str
 ) -> Records:
-    """OPEN entries. `ends`: where the data partitions end, asked for after the transactions were registered."""
+    """OPEN entries. `ends`: the ends of the data partitions, taken after the transactions were registered."""
     found: Records = {}
     for txn, where in announced:
         _add(found, where, txn, OpenEntry(where.incarnation, ends[where]), session)
@@ -155,7 +154,7 @@ def aborted_records(
 
 
 def opens_gone(over: Iterable[tuple[TxnId, DataPartition]], entries: BufferEntries) -> Records:
-    """Tombstones of the OPENs that are there, whoever wrote them."""
+    """Tombstones of the existing OPENs of all sessions."""
     found: Records = {}
     for txn, where in over:
         keys = entries.keys_of(where, txn, BufferKind.OPEN)
@@ -175,7 +174,7 @@ def own_opens_gone(over: Iterable[tuple[TxnId, DataPartition]], session: str) ->
 
 
 def void_records(late: Mapping[TxnId, BitMap64], where: DataPartition, entries: BufferEntries, session: str) -> Records:
-    """VOID entries for records that came late (`Judged.late`), with what this session said before."""
+    """VOID entries for late records (`Judged.late`), including those that this session wrote before."""
     found: Records = {}
     for txn, offsets in late.items():
         together = offsets | entries.void_of_session(where, txn, session)

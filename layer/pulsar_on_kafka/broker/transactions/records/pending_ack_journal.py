@@ -62,8 +62,8 @@ class PendingAckJournal:
         is_there: Callable[[Deadline], bool],
         hold_up: Callable[[Collection[TxnId]], None],
     ) -> None:
-        """`is_there`: whether the state topic exists. It comes into being with the first transaction. `hold_up` is told
-        of open transactions that hold something, see `Abandoned`."""
+        """`is_there`: whether the state topic exists; the first transaction creates it. `hold_up` is called with open
+        transactions that hold an ack, see `Abandoned`."""
         self.hold_up = hold_up
         self._is_there = is_there
         self._views = views
@@ -101,7 +101,7 @@ class PendingAckJournal:
         return self._views.pending_acks.ask(names[0].topic, look, deadline)
 
     def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
-        """Whether anything is on record of this cursor. Makes no state topic."""
+        """Whether any record of this cursor exists. Creates no state topic."""
         if not self._is_there(deadline):
             return False
         return self._views.pending_acks.ask(name.topic, lambda log: bool(log.cursor(name)), deadline)
@@ -109,8 +109,8 @@ class PendingAckJournal:
     # In the thread ------------------------------------------------------------------------------------------------
 
     def send(self, name: CursorName, records: Sequence[Record]) -> Future[PendingAckReading]:
-        """Have these appended, then read what is on record of the cursor. The future fails with a LayerError when they
-        were not appended, or nobody knows, or what came of it could not be read."""
+        """Appends these records, then reads the cursor's records. The future fails with a LayerError when the append
+        failed or its outcome is unknown, or when the result could not be read."""
         errand = _Errand(name, records)
         if not self._errands.put([errand]):
             errand.answer.set_exception(Closed("acknowledgements of transactions are over"))
@@ -124,7 +124,7 @@ class PendingAckJournal:
         for together in _by_partition(errands, lambda errand: errand.name).values():
             try:
                 self._do(together)
-            except Exception as failure:  # whoever waits for it is told
+            except Exception as failure:  # the future reports the failure
                 if not isinstance(failure, LayerError):
                     _log.exception("acknowledgements of transactions")
                 for errand in together:

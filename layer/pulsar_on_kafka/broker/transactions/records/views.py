@@ -1,4 +1,4 @@
-"""Views of buffers, pending acks and coordinators' logs, as this process last read them, for everybody in it."""
+"""Views of buffers, pending acks and coordinators' logs, as this process last read them, shared by the process."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from pulsar_on_kafka_mapping.state.state_topics import (
 
 
 class TransactionViews:
-    """Thread-safe. Memory: what `BufferEntries`, `PendingAckLog` and `CoordinatorState` say, see `LogViews`."""
+    """The views of one process. Thread-safe. Memory: see `BufferEntries`, `PendingAckLog`, `CoordinatorState` and
+    `LogViews`."""
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
         self.buffers = LogViews(log, TRANSACTION_BUFFER_SNAPSHOT, lambda _: BufferEntries(), clock)
         """All transactions in topics."""
         self.pending_acks = LogViews(log, TRANSACTION_PENDING_ACK, lambda _: PendingAckLog(), clock)
-        """What open transactions hold on topics' subscriptions."""
+        """The acks that open transactions hold on topics' subscriptions."""
         self.coordinators = LogViews(log, TRANSACTION_LOG, CoordinatorState, clock)
-        """Coordinators' own logs, partition i being coordinator i, whoever serves it."""
+        """Coordinators' own logs: partition i is the log of coordinator i, in whichever process that runs."""
 
 
 class LookingOnly:
@@ -49,8 +50,8 @@ class LookingOnly:
     def outcomes(
         self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
     ) -> dict[TxnId, bool | None]:
-        """Whether these transactions, which have records in this life of the partition, are committed; None: they are
-        open."""
+        """Outcomes of these transactions, which have records in this incarnation of the partition: True for committed,
+        None for open."""
         where = DataPartition(topic, partition, incarnation)
         return self.buffers.ask(topic, lambda entries: entries.outcomes(where, txns), deadline)
 
@@ -64,7 +65,7 @@ class BufferAccess:
     def __init__(
         self, topic: str, views: TransactionViews, log: StateLog, hold_up: Callable[[Collection[TxnId]], None]
     ) -> None:
-        """`hold_up` is told of open transactions that this reader waits for, see `Abandoned`."""
+        """`hold_up` is called with open transactions that this reader waits for, see `Abandoned`."""
         self._topic = topic
         self._views = views
         self._log = log
@@ -76,8 +77,8 @@ class BufferAccess:
         self._views.buffers.ask(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
 
     def put_on_record(self, where: DataPartition, late: Mapping[TxnId, BitMap64]) -> None:
-        """Say that these records, by transaction, came after its end, and return when that is durable. Raises
-        LayerErrors; a second call does no harm."""
+        """Writes VOID entries for these records, by transaction, and returns when they are durable. Raises LayerErrors;
+        a second call does no harm."""
         deadline = Deadline.after(_TIMEOUT_S)
         records = self._views.buffers.ask(
             self._topic,

@@ -1,8 +1,8 @@
-"""Wishes to a coordinator, decided twice: what is to be written for them, and what they are told.
+"""Handles coordinator commands in two steps: records to append, then replies from the log as read back.
 
-The owner writes by what it read last: it is the only one who decides in its log, and if it is not any more then what it
-writes is void. It answers by what it reads after that (`judge`), where its own records stand back to be read, and with
-them whatever stands before them: so nobody who was replaced in the meantime ever answers.
+The owner writes by its last reading: only the owner decides in its log, and records of a replaced owner are void. It
+replies by the next reading (`judge`), which contains its own records and everything before them. So a replaced owner
+never replies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddP
 
 
 class Deciding:
-    """For the coordinator's thread. Memory: ids of what was written for in this turn."""
+    """Handles the commands of one turn, in the coordinator's thread. Memory: ids of the transactions written for in
+    this turn."""
 
     def __init__(
         self, wishes: Wishes, writing: Writing, effects: Effects, settings: CoordinatorSettings, clock: Clock
@@ -48,7 +49,7 @@ class Deciding:
         self.ended: set[int] = set()
 
     def propose(self, state: CoordinatorState) -> None:
-        """Write for every wish that needs it. What needs nothing, or is refused, is said by `judge`."""
+        """Writes the records of every command that needs some. `judge` answers the others and the refused ones."""
         self._new_turn()
         for waiting in self._wishes:
             if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
@@ -110,10 +111,10 @@ class Deciding:
         return transaction is not None and transaction.new_key == waiting.new_key
 
     def judge(self, state: CoordinatorState) -> tuple[list[coordinator_machine.Announce], bool]:
-        """Say what those wishes are to be told, by `tell`; `state` was read to an end that was asked for after they
-        came, and what was written for them.
+        """Decides the replies to those commands, for `tell`; `state` was read to an end that was taken after the
+        commands arrived and their records were written.
 
-        Gives what is to be announced before it can be told, and whether there is more to write.
+        Returns the announcements that must precede the replies, and whether there is more to write.
         """
         self._begun = 0
         announce: list[coordinator_machine.Announce] = []
@@ -169,7 +170,7 @@ class Deciding:
         return self._new(state, waiting, wish, max(state.highest_id, self._last_id) + 1)
 
     def _answer(self, waiting: WaitingCommand, refusal: Refused) -> None:
-        """Tell a refusal; a request's is written, since its answer is what the log says."""
+        """Sends a refusal; the refusal of a request is written, since the log contains its reply."""
         if waiting.request:
             self._writing.answer(waiting, refusal)
         else:
@@ -177,7 +178,8 @@ class Deciding:
             self._wishes.drop(waiting)
 
     def in_place(self, transactions: Iterable[LoggedTransaction]) -> bool:
-        """Their outcome is everywhere: who wished for it is told. True when somebody waits for the log to say so."""
+        """Answers the commands of transactions whose outcome is everywhere. True when a caller waits for the log to
+        contain the reply."""
         over = {transaction.id for transaction in transactions}
         asked = False
         for waiting in self._wishes if over else ():
@@ -192,8 +194,8 @@ class Deciding:
         self._wishes.drop(waiting)
 
     def tell(self) -> None:
-        """Answer what was judged. To be called when what ends is everywhere: who goes on with a transaction takes
-        processor time from those whose transaction waits for its last step."""
+        """Sends the judged replies. Call it when all endings are everywhere: callers that continue a transaction take
+        processor time from those that wait for the last step of theirs."""
         answers, self._answers = self._answers, []
         for waiting, txn in answers:
             waiting.settle(txn)

@@ -56,7 +56,7 @@ class WaitingCommand:
             self.future.set_exception(error)
 
     def give_up(self, why: LayerError) -> None:
-        """Tell that nobody will see to it here; perhaps it was done."""
+        """Fails the command: this process will not execute it; perhaps it was done."""
         if not self.written:
             self.fail(why)
         elif isinstance(self.wish, End):
@@ -66,7 +66,8 @@ class WaitingCommand:
 
 
 class Wishes:
-    """For the coordinator's thread. Memory: `most` wishes; a request beyond that is dropped, who asked asks again."""
+    """The waiting commands, for the coordinator's thread. Memory: `most` commands; a request beyond that is dropped,
+    and its sender resends it."""
 
     def __init__(self, coordinator: int, most: int, longest_ms: int, clock: Clock) -> None:
         """A request that may be executed for more than `longest_ms` is refused."""
@@ -92,7 +93,7 @@ class Wishes:
         (self._to_begin if isinstance(waiting.wish, Begin) else self._waiting)[waiting] = None
 
     def let_in(self, most: int) -> bool:
-        """So many of those that wish to begin are to be seen to from now on; whether more are left."""
+        """Admits this many of the waiting begin commands; returns whether more are left."""
         for waiting in list(islice(self._to_begin, most)):
             del self._to_begin[waiting]
             self._waiting[waiting] = None
@@ -133,7 +134,7 @@ class Wishes:
         self._requests.pop(waiting.request, None)
 
     def drop_late(self) -> None:
-        """Those that nobody waits for any more."""
+        """Drops commands whose callers no longer wait."""
         now_ms = self._clock.now_ms()
         for waiting in (*self._waiting, *self._to_begin):
             if waiting.request and waiting.until_ms <= now_ms:

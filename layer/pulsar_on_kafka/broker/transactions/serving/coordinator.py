@@ -1,10 +1,11 @@
-"""A coordinator as its owner serves it: wishes in, records into the log, answers and effects when they are read back.
+"""A coordinator in its owner: accepts commands, appends records to the log, and replies and applies effects when the
+records are read back.
 
-One thread calls `take_over` and then `turn` again and again; any thread may `submit`. A turn writes for every wish that
-needs it, by what was read last, in one append for all; reads these records back, and with them all that stands before
-them, and stops if somebody else took over; then it answers wishes, and gives transactions that the log shows as
-COMMITTING or ABORTING their effects, and later their last status. So nothing is answered or done before the record that
-says so was read back as valid, and an owner that was stopped for long can append when it wakes, but never decide.
+One thread calls `take_over` and then `turn` repeatedly; any thread may `submit`. A turn first appends the records of
+all commands at once, decided by the last reading. It reads these records back, with all that precede them, and stops if
+another process took over. Then it replies to commands, applies the effects of transactions that are COMMITTING or
+ABORTING in the log, and later writes their last status. So no reply and no effect precedes the reading of its valid
+record. An owner that was paused for long can append when it wakes, but never decide.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class RequestFeed(Protocol):
         can be read."""
 
     def take(self) -> Sequence[LogRecord]:
-        """What came since the last call, in the order of the log, at most some thousands: who is not answered asks
-        again."""
+        """The requests since the last call, in the order of the log, some thousands at most: the sender of a dropped
+        one resends it."""
 
     def rest(self) -> None:
-        """Nobody serves for now."""
+        """Stops reading until the next `begin`."""
 
 
 class Coordinator:
@@ -98,7 +99,7 @@ class Coordinator:
 
     @property
     def serving(self) -> bool:
-        """Whether it takes wishes; for any thread."""
+        """Whether the coordinator accepts commands; for any thread."""
         return self._serving
 
     @property
@@ -113,7 +114,7 @@ class Coordinator:
         self._timeouts = TransactionTimeouts()
         self._overdue: set[int] = set()
         self._in_place: dict[int, LoggedTransaction] = {}
-        """Whose outcome is everywhere, and whose last status was not read yet."""
+        """Transactions whose outcome is everywhere, and whose last status was not read yet."""
         self._last_status_at_s = inf
         self._clean_at_s = 0.0
         self._clean_pause_s = self._settings.clean_every_ms / 1000
@@ -123,16 +124,16 @@ class Coordinator:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def submit(self, wish: Wish, deadline: Deadline) -> Future[TxnId]:
-        """Queue `wish` of this process; the future gives the transaction's id when it is done, durably.
+        """Queues a command of this process; the future returns the transaction's id when the command is durably done.
 
         The future raises `InvalidTxnStatus`, `TransactionNotFound`, `InvalidOption`, `TooManyTransactions` (refused),
-        `NoSuchTopic` (a registration where a topic was deleted),
-        `TransactionCoordinatorNotFound`, `DeadlineExceeded` (certainly not done), `TransactionOutcomeUnknown` (an end),
-        `AppendOutcomeUnknown` (a registration: ask again; a begin: what was perhaps opened times out).
+        `NoSuchTopic` (a registration where a topic was deleted), `TransactionCoordinatorNotFound`, `DeadlineExceeded`
+        (certainly not done), `TransactionOutcomeUnknown` (an end), `AppendOutcomeUnknown` (a registration: submit it
+        again; a begin: the perhaps opened transaction times out).
 
         Raises:
             TransactionCoordinatorNotFound: this process does not serve the coordinator now.
-            TooManyTransactions: too many wishes wait.
+            TooManyTransactions: too many commands wait.
         """
         future: Future[TxnId] = Future()
         with self._arrival:
@@ -200,7 +201,7 @@ class Coordinator:
         return encode_key(key), encode_log_value(TakenOver(taken))
 
     def resign(self, why: LayerError | None = None) -> None:
-        """Serve no more, and tell everybody who waits; a second call does nothing."""
+        """Stops serving and fails all waiting commands; a second call does nothing."""
         with self._arrival:
             self._serving = False
             arrived, self._arrived = self._arrived, []
@@ -211,11 +212,12 @@ class Coordinator:
         self._forget_session()
 
     def turn(self, deadline: Deadline) -> bool:
-        """One round of what is described above; False when nobody wished for anything.
+        """One turn as described above; False without any command.
 
         Raises:
-            Fenced: somebody else owns the coordinator; `resign`, and take over only if it is still this process's.
-            Corrupt: `resign`. Other LayerErrors pass: what waits is seen to in the next turn.
+            Fenced: another process owns the coordinator; `resign`, and take over only if Kafka's group still assigns it
+                here.
+            Corrupt: `resign`. Other LayerErrors pass: the next turn handles the waiting commands.
         """
         self._log.must_own()
         self._hear()
@@ -232,8 +234,8 @@ class Coordinator:
             self._take_effect(state, wanted, deadline)
         finally:
             self._deciding.tell()
-        # They are answered by what is read after that: whoever took over before this stood in the buffers did not see
-        # it there, and may have ended the transaction.
+        # The replies rest on a later reading: a process that took over before the announcements were in the buffers did
+        # not see them there, and may have ended the transaction.
         announced = self._effects.announce(wanted, deadline)
         self._busy = self._busy or announced
         self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
@@ -270,8 +272,9 @@ class Coordinator:
     def _take_effect(
         self, state: CoordinatorState, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline
     ) -> None:
-        """Give transactions their outcomes, and tell those who wait for that: what they wished for is decided, in the
-        log, and everywhere. The last status only says that nothing is left to be done; it goes with other records."""
+        """Applies the outcomes of transactions, and replies to the callers that wait for them: their command is decided
+        in the log and in effect everywhere. The last status only records that nothing is left to do; it goes with other
+        records."""
         ending = [found for found in state.ending() if found.id.least_bits not in self._in_place]
         done = self._effects.put_in_place(ending, deadline, wanted)
         self._in_place.update((transaction.id.least_bits, transaction) for transaction in done)
@@ -281,8 +284,8 @@ class Coordinator:
             self._last_status_at_s = min(self._last_status_at_s, self._clock.monotonic() + delay_s)
 
     def finish(self, deadline: Deadline) -> None:
-        """Before `resign`, in good order: have the log say what is over, or else the next owner does it all again.
-        Raises LayerErrors; then it does."""
+        """Call it before an orderly `resign`: writes the last statuses, or else the next owner repeats the effects.
+        Raises LayerErrors; then the next owner does."""
         if self._log.owner is not None and self._in_place:
             self._write_last_statuses()
             self._writing.flush(deadline)
@@ -299,7 +302,7 @@ class Coordinator:
                     self._wishes.add(waiting)
 
     def _watch(self, state: CoordinatorState, local_id: int) -> None:
-        """What a change of a transaction means for its time-out and for its buffers."""
+        """Applies a change of a transaction to its time-out and its buffers."""
         transaction = state.transaction(txn_id(self.id, local_id))
         self._counts.see(local_id, transaction)
         if transaction is None or transaction.status is not OPEN:

@@ -67,13 +67,13 @@ def random_request() -> str:
 
 
 class RemoteCoordinator:
-    """A coordinator that another process owns, asked by `transaction_requests`; the answers are its log's own records.
-    Thread-safe. Memory: the coordinator's state in `logs`, as its owner has it.
+    """A coordinator that another process owns. Requests go through `transaction_requests`; the replies are records of
+    the coordinator's log. Thread-safe. Memory: the coordinator's state in `logs`, as its owner has it.
 
-    The same request is sent again as soon as the log shows another owner, and every second in any case, until the log
-    shows its outcome; it takes effect once. What counts as an answer: to a begin its NEW, to a registration its ANSWER,
-    to an end the transaction's last status; or an ANSWER that refuses. All count only when they are valid by the fence:
-    no former owner answers.
+    The request is resent as soon as the log shows another owner, and every second in any case, until the log shows its
+    outcome; it takes effect once. The reply to a begin is its NEW, to a registration its ANSWER, to an end the
+    transaction's last status; or an ANSWER that refuses. Only records that are valid by the fence count: no former
+    owner replies.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class RemoteCoordinator:
         self._wait = wait
 
     def ask(self, wish: Wish, deadline: Deadline) -> TxnId:
-        """Have the owner do it, within `deadline` and `REQUEST_LIFE_MS`; gives the transaction's id.
+        """Requests the command from the owner, within `deadline` and `REQUEST_LIFE_MS`; returns the transaction's id.
 
         Raises:
             InvalidTxnStatus, TransactionNotFound, InvalidOption, TooManyTransactions, NoSuchTopic (a registration where
                 the topic was deleted): refused.
-            TransactionCoordinatorNotFound: nobody owns the coordinator, or it certainly was not asked.
-            TransactionOutcomeUnknown: an end may be decided, or still be; ask again for the same end.
-            AppendOutcomeUnknown: a registration may be done: ask again. A transaction may be open: it times out.
+            TransactionCoordinatorNotFound: no process owns the coordinator, or the request certainly was not sent.
+            TransactionOutcomeUnknown: an end may be decided, now or later; request the same end again.
+            AppendOutcomeUnknown: a registration may be done: request it again. A transaction may be open: it times out.
             NotAuthorized, NotAuthenticated, Corrupt: the log cannot be read, or requests not be written.
         """
         request = self._new_request()
@@ -142,7 +142,7 @@ class RemoteCoordinator:
             look_s = min(2 * look_s, _MAX_LOOK_INTERVAL_S)
 
     def _send(self, key: bytes, value: bytes, asked: bool, deadline: Deadline) -> bool:
-        """Whether the request may be with the owner now."""
+        """Sends the request; returns whether the owner may have received it."""
         try:
             self._log.append(TRANSACTION_REQUESTS, self._partition, key, value, deadline)
         except AppendOutcomeUnknown:
@@ -176,14 +176,14 @@ class RemoteCoordinator:
     def _gave_up(self, wish: Wish, asked: bool, trouble: StoreError | None) -> StoreError:
         after = f" ({trouble})" if trouble else ""
         if not asked:
-            return TransactionCoordinatorNotFound(f"coordinator {self.id} could not be asked in time{after}")
+            return TransactionCoordinatorNotFound(f"coordinator {self.id} could not be reached in time{after}")
         if isinstance(wish, End):
             return TransactionOutcomeUnknown(f"coordinator {self.id} did not end {wish.txn} in time{after}")
         return AppendOutcomeUnknown(f"coordinator {self.id} did not answer in time{after}")
 
 
 _LEEWAY_S: Final = 1.0
-"""How much longer than its deadline a wish is waited for: the coordinator itself says what became of it."""
+"""How much longer than its deadline the caller waits for a command: the coordinator itself reports the outcome."""
 
 
 class CoordinatorAccess(Protocol):
@@ -193,16 +193,16 @@ class CoordinatorAccess(Protocol):
         """Coordinators that a new transaction may be given to, best first."""
 
     def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
-        """Have it done. Raises as `RemoteCoordinator.ask`, and DeadlineExceeded when it certainly was not done."""
+        """Executes the command. Raises the errors of `RemoteCoordinator.ask`, and DeadlineExceeded when the command
+        certainly was not done."""
 
 
 class ClusterAccess:
     """The first coordinator that this process serves; without any, all of the cluster, in turns.
 
     Differs from Pulsar, whose client takes turns among all of them: a call within the process saves several appends,
-    and transactions of one coordinator share appends and readings (measured with 64 at once: 465 a second, 75 when
-    they were spread over 16).
-    Memory: one `RemoteCoordinator` for each coordinator that was asked for.
+    and transactions of one coordinator share appends and readings (measured with 64 at once: 465 a second, 75 when they
+    were spread over 16). Memory: one `RemoteCoordinator` for each coordinator in use.
     """
 
     def __init__(

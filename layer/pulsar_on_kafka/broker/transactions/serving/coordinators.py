@@ -1,5 +1,5 @@
-"""The coordinators of a cluster: how many there are, those that this process owns (a thread for each, as long as
-Kafka's group assigns it), and what other processes ask of these."""
+"""The coordinators of a cluster: their number, those that this process owns (a thread for each, as long as Kafka's
+group assigns it), and the requests of other processes to these."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CoordinatorCount:
         self._until_s = 0.0
 
     def known(self) -> int:
-        """The count of ten seconds ago at most, or of when it could be asked last."""
+        """The last known count: ten seconds old at most, or from the last successful query."""
         now_s = self._clock.monotonic()
         with self._lock:
             if now_s < self._until_s:
@@ -70,14 +70,15 @@ class CoordinatorCount:
             return self._known
 
     def now(self, deadline: Deadline) -> int:
-        """Asks the cluster. Raises StoreErrors, NotAuthorized."""
+        """The count from the cluster. Raises StoreErrors, NotAuthorized."""
         found = self._admin.describe_topic(self._log.kafka_name(TRANSACTION_COORDINATOR_ASSIGN), deadline)
         with self._lock:
             self._known = max(self._known, 0 if found is None else found.partitions)
             return self._known
 
     def grow(self, count: int, deadline: Deadline) -> None:
-        """Have so many. What an earlier call left undone is done; transactions keep their coordinators.
+        """Raises the number of coordinators. It completes an interrupted earlier call; transactions keep their
+        coordinators.
 
         Raises:
             InvalidOption: there are more now, or there may not be so many.
@@ -90,15 +91,15 @@ class CoordinatorCount:
             )
         if count > MAX_COORDINATORS:
             raise InvalidOption(f"coordinators of transactions are {MAX_COORDINATORS} at most, got {count}")
-        # Whoever is assigned a coordinator finds its log and its requests.
+        # The log and the requests exist before a coordinator can be assigned.
         for topic in (TRANSACTION_LOG, TRANSACTION_REQUESTS, TRANSACTION_COORDINATOR_ASSIGN):
             self._log.end_offset(topic, 0, deadline)
             found = self._admin.describe_topic(self._log.kafka_name(topic), deadline)
             if found is not None and found.partitions < count:
                 self._admin.grow_topic(self._log.kafka_name(topic), count, deadline)
-        # A broker hears of partitions later than they are made; the next call, of whatever process, counts these.
+        # A broker receives new partitions with a delay; the next call, of any process, counts these.
         if not wait_until(lambda: self.now(deadline) >= count, deadline):
-            deadline.check(f"the cluster to tell of {count} coordinators")
+            deadline.check(f"the cluster to report {count} coordinators")
 
 
 _TURN_S: Final = 30.0
@@ -136,10 +137,10 @@ class _Served(Worker):
             why = failure
             raise
         except LayerError:
-            # Fenced: Kafka's group has not told this process yet that it lost the coordinator, or never will because
-            # the other claim was made by one that wakes up: then this one claims again.
+            # Fenced: Kafka's group has not reported the loss of the coordinator to this process yet, or the other claim
+            # came from a process that woke up: then this process claims again.
             raise
-        except Exception as failure:  # those who wait are told; the worker logs it
+        except Exception as failure:  # the waiting callers get the failure; the worker logs it
             why = TransactionCoordinatorNotFound(f"coordinator {self.coordinator.id}: {failure}")
             raise
         finally:
@@ -177,14 +178,15 @@ class Coordinators:
         self._closed = False
 
     def on_assign(self, coordinators: Iterable[int]) -> None:
-        """Serve these from now on; one that is served already goes on."""
+        """Serves these from now on; one that is served already continues."""
         with self._lock:
             for number in coordinators:
                 if not self._closed and number not in self._served:
                     self._served[number] = _Served(self._make(number))
 
     def on_revoke(self, coordinators: Iterable[int]) -> None:
-        """Serve these no more. What waits hears that another process serves; what is decided the log keeps."""
+        """Stops serving these. Waiting callers get the error that another process serves; the log keeps all
+        decisions."""
         with self._lock:
             for number in coordinators:
                 served = self._served.pop(number, None)
@@ -200,7 +202,7 @@ class Coordinators:
             return sorted(self._served)
 
     def serving(self) -> list[int]:
-        """Those of them that take wishes now, in order."""
+        """The coordinators that accept commands now, in order."""
         with self._lock:
             return sorted(number for number, served in self._served.items() if served.coordinator.serving)
 
@@ -234,8 +236,8 @@ def coordinators_group(instance: Instance) -> str:
 
 
 class CoordinatorGroup(SharedWork):
-    """This process's membership in the group that shares the coordinators out: whoever is assigned partition i of its
-    topic, which holds no data, is coordinator i."""
+    """This process's membership in the group that assigns the coordinators: the owner of partition i of its topic,
+    which holds no data, runs coordinator i."""
 
     def __init__(
         self, coordinators: Coordinators, instance: Instance, open_member: Callable[[GroupCallbacks], GroupConsumer]
@@ -245,7 +247,7 @@ class CoordinatorGroup(SharedWork):
             open_member,
             Assignment(coordinators.on_assign, coordinators.on_revoke),
             name="pok-coordinators",
-            without="this process serves no transactions, it asks others to",
+            without="this process coordinates no transactions and uses the coordinators of other processes",
         )
 
 
@@ -254,7 +256,7 @@ _MAX_WAITING: Final = 10_000
 
 class RequestTail:
     """Requests of other processes to the coordinators that this process serves: one thread reads them as they come.
-    Thread-safe. Memory: up to 10,000 requests for each coordinator, and what `PartitionTail` says."""
+    Thread-safe. Memory: up to 10,000 requests for each coordinator; see `PartitionTail`."""
 
     def __init__(self, log: StateLog, reader: AssignedReader) -> None:
         self._log = log
@@ -262,7 +264,7 @@ class RequestTail:
         self._feeds: dict[int, TailedRequests] = {}
         self._tail = PartitionTail(
             log, TRANSACTION_REQUESTS, reader, self._wanted, self._hand_on, name="pok-transaction-requests",
-            without="this process does not hear other processes' wishes to begin and end transactions",
+            without="this process receives no requests of other processes to begin and end transactions",
         )  # fmt: skip
 
     def feed(self, coordinator: int) -> TailedRequests:
@@ -275,7 +277,7 @@ class RequestTail:
     # Of feeds -----------------------------------------------------------------------------------------------------
 
     def listen(self, partition: int, feed: TailedRequests, deadline: Deadline) -> None:
-        """Have it told of what is written from now on, or from when that can be read."""
+        """Passes the records written from now on to `feed`, or from the time when the end can be read."""
         start = None
         with suppress(StoreError):
             start = self._log.end_offset(TRANSACTION_REQUESTS, partition, deadline)
@@ -307,8 +309,8 @@ class RequestTail:
 
 
 class TailedRequests:
-    """Implements `RequestFeed` for one coordinator: `take` asks Kafka nothing, and `wake` is called when there is
-    something to take. Of more than 10,000 that wait the oldest are dropped: who is not answered asks again."""
+    """Implements `RequestFeed` for one coordinator: `take` sends no request to Kafka, and `wake` is called when
+    requests are ready. Of more than 10,000 waiting requests the oldest are dropped: their senders resend them."""
 
     def __init__(self, tail: RequestTail, partition: int) -> None:
         self._tail = tail
@@ -332,7 +334,7 @@ class TailedRequests:
             self._heard.clear()
 
     def put(self, records: Sequence[LogRecord]) -> None:
-        """For the tail's thread."""
+        """Appends requests; for the tail's thread."""
         self._heard.extend(records)
         if self._wake is not None:
             self._wake()

@@ -22,8 +22,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import Answered,
 
 
 class CoordinatorLog(OwnedLog[CoordinatorState]):
-    """A coordinator's partition of `__transaction_log`. Every record has a key of its own, and what comes late finds
-    ids given and decisions made, so an owner goes on that does not know what it wrote."""
+    """A coordinator's partition of `__transaction_log`. Every record has a key of its own, and a late record finds ids
+    given and decisions made. So an owner continues after an append with an unknown outcome."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ _REASON_CHARACTERS = 1000
 
 
 class Writing:
-    """For the coordinator's thread. Memory: the records of one turn."""
+    """The records of one turn, for the coordinator's thread. Memory: these records."""
 
     def __init__(self, log: CoordinatorLog, settings: CoordinatorSettings, wishes: Wishes) -> None:
         self._log = log
@@ -85,7 +85,7 @@ class Writing:
         )
 
     def answer(self, waiting: WaitingCommand, refusal: Refused | None) -> None:
-        """The answer to a request: what the log says is what other processes hear."""
+        """Writes the reply to a request: other processes read replies from the log."""
         name, reason = ("", "") if refusal is None else (type(refusal).__name__, str(refusal)[:_REASON_CHARACTERS])
         self._ops += 1
         key = TransactionAnswerKey(self._log.coordinator, waiting.request, self._session, self._ops)

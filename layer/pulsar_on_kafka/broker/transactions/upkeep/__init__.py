@@ -1,1 +1,1 @@
-"""Upkeep of transactions: markers that are due, and records that nobody needs any more."""
+"""Upkeep of transactions: markers that are due, and records that are no longer needed."""

@@ -1,10 +1,10 @@
-"""Sealing what was aborted: once no record of a transaction can come any more, its entry names all there are.
+"""Seals aborted transactions: once no record of a transaction can arrive, its entry names all of them.
 
-Until then readers compare headers with the transaction, from its bound on. Only a topic whose brokers refuse records
-that are older than two minutes has sealed entries: its configuration is its operator's. No producer stamps a record
-after its transaction's time, by the brokers' clock; so an entry says until when a late one may come. After that the
-partition is read once more, from the bound to its end: in the present life of the topic, from its beginning where an
-entry is of a former life.
+Until then readers compare headers with the transaction, from its bound on. Only a topic whose brokers reject records
+older than two minutes has sealed entries; the operator decides about that configuration. No producer stamps a record
+after its transaction's time, by the brokers' clock; so an entry gives the time until which a late record may arrive.
+After that the partition is read once more, from the bound to its end: in the present incarnation of the topic, from its
+beginning where an entry is of an earlier one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SealedPartitions(Protocol):
     def incarnation(self, topic: str, deadline: Deadline) -> int | None: ...
 
     def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
-        """Whether the brokers refuse old records of this topic."""
+        """Whether the brokers reject old records of this topic."""
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int: ...
 
@@ -70,15 +70,16 @@ class _Reading:
 
 
 class Sealing:
-    """For one thread. Memory: of each partition that is being read, bitmaps of the records found so far.
+    """Seals entries, in one thread. Memory: bitmaps of the records found so far in each partition that is being read.
 
-    Two that seal the same do no harm: each tombstones only entries that it saw unsealed, after its own is durable.
+    Two processes that seal the same entry do no harm: each tombstones only entries that it saw unsealed, after its own
+    is durable.
     """
 
     def __init__(
         self, log: StateLog, views: TransactionViews, data: SealedPartitions, clock: Clock, session: str
     ) -> None:
-        """`session` is nobody else's."""
+        """`session` belongs to this object alone."""
         self._log = log
         self._views = views
         self._data = data
@@ -87,10 +88,10 @@ class Sealing:
         self._readings: dict[DataPartition, _Reading] = {}
 
     def run(self, partitions: Collection[int], deadline: Deadline) -> int:
-        """Seal what these partitions of the buffer topic say is due; how many entries were.
+        """Seals the due entries of these partitions of the buffer topic; returns their number.
 
-        Nothing is begun after the deadline: the next call goes on where this one ended, also within a data partition. A
-        topic that cannot be read is left for then.
+        Nothing begins after the deadline: the next call continues at the same place, also within a data partition. An
+        unreadable topic is left for the next call.
 
         Raises:
             LayerError: the state topic cannot be read or written.
@@ -173,15 +174,15 @@ def _due(entries: BufferEntries, now_ms: int) -> list[tuple[str, int]]:
         for topic, partition in entries.places()
         if any(
             isinstance(entry, AbortedEntry) and not entry.sealed and 0 < entry.late_until_ms < now_ms
-            for txn in entries.transactions(DataPartition(topic, partition, 0))  # it tells of all lives
+            for txn in entries.transactions(DataPartition(topic, partition, 0))  # entries of every incarnation
             for _, entry in entries.entries(DataPartition(topic, partition, 0), txn)
         )
     ]
 
 
 def _unsealed(entries: BufferEntries, where: DataPartition, now_ms: int, bounded: bool) -> dict[TxnId, _Unsealed]:
-    """What is to be sealed in the present life. Where old records are not refused, only what other lives left: that
-    becomes an entry of this one."""
+    """Entries to seal in the present incarnation. Where old records are not rejected, only those of other incarnations:
+    they become an entry of this one."""
     found: dict[TxnId, _Unsealed] = {}
     for txn in entries.transactions(where):
         together = entries.aborted(where, txn)

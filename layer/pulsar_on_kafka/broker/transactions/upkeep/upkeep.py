@@ -1,12 +1,12 @@
-"""Upkeep keeps the state of transactions small: it tombstones entries that nobody needs any more.
+"""Upkeep keeps the state of transactions small: it tombstones entries that are no longer needed.
 
-Coordinators and the owners of cursors clean what they wrote themselves. What is left to this module is whatever nobody
-else has a reason to look at: buffer entries whose records left the log (`broker/transactions/buffer/cleaning.py`),
-pending acks of topics and subscriptions that were deleted or that come when a cursor's owner does not look
-(`broker/transactions/pending_acks/log.py`), and low-water marks of sessions that are over.
+Coordinators and the owners of cursors clean their own records. This module cleans the rest: buffer entries whose
+records left the log (`broker/transactions/buffer/cleaning.py`), pending acks of deleted topics and subscriptions or
+behind the last reading of a cursor's owner (`broker/transactions/pending_acks/log.py`), and low-water marks of ended
+sessions.
 
-Partition i of both state topics is cleaned by the process that serves coordinator i, so ordinarily by one. Two that do
-it at once do no harm: a tombstone says nothing but that a key is gone, and what is named here never comes back.
+Partition i of both state topics is cleaned by the process that serves coordinator i, so ordinarily by one. Two
+processes at once do no harm: a tombstone only deletes a key, and a key named here is never written again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ FIRST_S: Final = 60.0
 EVERY_S: Final = 300.0
 _ROUND_S: Final = 60.0
 WARN_AT: Final = 100_000
-"""Records of one partition of a state topic; told again each time it doubles. Every process with transactions keeps
-these in memory, some 500 bytes each."""
+"""Records of one partition of a state topic; the warning repeats each time the number doubles. Every process with
+transactions keeps these in memory, some 500 bytes each."""
 
 
 _WHAT_GROWS: Final = {
@@ -87,7 +87,8 @@ class _Cursor(NamedTuple):
 
 
 class Upkeep:
-    """For one thread. Memory: a number for each aborted transaction's entry that the log start has passed."""
+    """The cleaner, for one thread. Memory: a number for each aborted transaction's entry that the log start has
+    passed."""
 
     def __init__(
         self,
@@ -110,10 +111,10 @@ class Upkeep:
         self.sizes = StateSizes()
 
     def run(self, partitions: Collection[int], deadline: Deadline) -> int:
-        """Clean these partitions of both state topics; how many records were tombstoned.
+        """Cleans these partitions of both state topics; returns the number of tombstones.
 
-        At most 20,000 at once, and nothing is begun after the deadline: the next call goes on where this one ended.
-        A topic that cannot be asked about is left for the next call, and told about once.
+        At most 20,000 at once, and nothing begins after the deadline: the next call continues at the same place. A
+        topic that cannot be queried is left for the next call, and logged once.
 
         Raises:
             LayerError: a state topic cannot be read or written.
@@ -151,7 +152,7 @@ class Upkeep:
     def _ranges(
         self, topic: str, partitions: Sequence[int], deadline: Deadline
     ) -> dict[DataPartition, tuple[int, int] | None]:
-        """Where the logs of these partitions begin and end; None of those that are gone."""
+        """The log start and end of these partitions; None for deleted ones."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return {}
@@ -246,7 +247,7 @@ def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 class StateSizes:
-    """Sizes of the state of transactions in the partitions that this process cleans; a warning tells when one is large.
+    """Sizes of the state of transactions in the partitions that this process cleans; logs a warning when one is large.
     Thread-safe. Memory: two numbers for each partition of two state topics."""
 
     def __init__(self) -> None:
@@ -255,7 +256,7 @@ class StateSizes:
         self._warned: dict[tuple[StateTopic, int], int] = {}
 
     def note(self, topic: StateTopic, partition: int, records: int) -> None:
-        """So many entries, or acks and ENDs, are in one partition."""
+        """Records the number of entries, or of acks and ENDs, in one partition."""
         with self._lock:
             self._sizes[topic, partition] = records
             told = self._warned.get((topic, partition), WARN_AT // 2)

@@ -1,4 +1,4 @@
-"""Pulsar's admin REST API (version 2) describes a tenant. Only asks; changes nothing."""
+"""Pulsar's admin REST API (version 2) describes a tenant. Read-only."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _UNSET: Final[Mapping[str, tuple[object, ...]]] = {
     SCHEMA_COMPATIBILITY_STRATEGY.name: ("UNDEFINED",),
     SCHEMA_VALIDATION_ENFORCED.name: (False,),
 }
-"""What stands there where nobody set anything, beside null."""
+"""Values that Pulsar returns for an unset policy, beside null."""
 _NO_COUNTERPART: Final = (
     "encryption_required",
     "max_producers_per_topic",
@@ -122,7 +122,7 @@ _NO_PROGRAMS: Final = ("pulsar.repl.", "pulsar.dedup", "__compaction")
 
 @dataclass(frozen=True, slots=True)
 class PulsarSubscription:
-    """A subscription in a topic's `stats`. `type`: Pulsar's name, 'None' where nobody ever consumed."""
+    """A subscription in a topic's `stats`. `type`: Pulsar's name, 'None' before the first consumer."""
 
     type: str
     replicated: bool
@@ -137,8 +137,8 @@ class LedgerSpan:
 
 @dataclass(frozen=True, slots=True)
 class PulsarPartition:
-    """One partition as `internalStats` has it: the last entry (entry id -1: there is none), the ledgers in order, what
-    each of the cursors that were asked for has acknowledged."""
+    """One partition in the form of `internalStats`: the last entry (entry id -1: none), the ledgers in order, the
+    acknowledged entries of each requested cursor."""
 
     last: Position
     ledgers: tuple[LedgerSpan, ...]
@@ -157,12 +157,12 @@ class PulsarPartition:
                 yield from (Position(at.ledger_id, entry_id) for entry_id in range(first, at.entries))
 
     def index_of(self, position: Position) -> int:
-        """How many entries lie before it."""
+        """The number of entries before the position."""
         below = sum(each.entries for each in self.ledgers if each.ledger_id < position.ledger_id)
         return below + position.entry_id
 
     def before(self, position: Position, entries: int) -> Position:
-        """So many entries before `position`, or where the log begins."""
+        """The position this many entries before `position`, or the log's beginning."""
         left = entries
         for at in sorted(
             (each for each in self.ledgers if each.ledger_id <= position.ledger_id), reverse=True, key=_id
@@ -175,8 +175,8 @@ class PulsarPartition:
 
 
 class NotTold(errors.ConnectFailed):
-    """Pulsar does not say what an entry is: of chunks of a compressed message, each of which it decompresses by itself,
-    in vain. Seen with 4.0.7, which answers 500 (ZLib), or nothing at all (LZ4)."""
+    """Pulsar does not return an entry: chunks of a compressed message, each of which it tries to decompress by itself.
+    Pulsar 4.0.7 answers 500 (ZLib), or does not reply (LZ4)."""
 
 
 class EntryKind(Enum):
@@ -227,7 +227,7 @@ class PulsarAdmin:
         found = self._ask("/brokers/configuration/runtime")
         name = found.get("clusterName") if isinstance(found, dict) else None
         if not name:
-            raise errors.Refused(f"Pulsar knows clusters {', '.join(names)}, and does not say which it is: name it")
+            raise errors.Refused(f"Pulsar knows clusters {', '.join(names)}, and does not report which it is: name it")
         return str(name)
 
     def namespaces(self, tenant: str) -> dict[str, PulsarNamespace]:
@@ -269,7 +269,7 @@ class PulsarAdmin:
         subscriptions: readers have some, too, and the brokers."""
         found = self._ask(f"{path_of(name)}/internalStats", none_found={})
         try:
-            if not found:  # of a partitioned topic, and nobody has used it yet
+            if not found:  # a partitioned topic that was never used
                 return PulsarPartition(Position(0, -1), (), {})
             ledgers = tuple(LedgerSpan(int(each["ledgerId"]), int(each["entries"])) for each in found["ledgers"])
             last = parse_position(found["lastConfirmedEntry"])
@@ -281,7 +281,7 @@ class PulsarAdmin:
             raise errors.Corrupt(f"internalStats of {name} are not as known: {type(error).__name__} {error}") from error
 
     def deliver_at_ms(self, name: str, position: Position) -> int | None:
-        """When the message that is alone in this entry is due; None for one that was not delayed, or is gone. Raises
+        """The due time of the single message in this entry; None for one that was not delayed, or was deleted. Raises
         NotTold."""
         told = (self._entry(name, position) or {}).get(_DELIVER_AT)
         if told is None:
@@ -303,7 +303,7 @@ class PulsarAdmin:
         return EntryKind.MESSAGE
 
     def _entry(self, name: str, position: Position) -> Mapping[str, str] | None:
-        """What is said of it beside its content; None: it is gone. Raises NotTold."""
+        """Metadata of the entry beside its content; None: it was deleted. Raises NotTold."""
         try:
             return self._get(f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}", _ENTRY_S)[0]
         except errors.Refused:

@@ -1,7 +1,7 @@
-"""Copies one partition of a Pulsar topic into its partition here, each entry once, whoever is killed when.
+"""Copies one partition of a Pulsar topic into its partition here, each entry once, even if workers are killed.
 
-What is there already of it is on record as a replicator has it (`node.sides.target`, decision 0018): the
-entry's place stands for the original's offset, and the number of the run for the epoch.
+Progress is recorded in a replicator's format (`node.cross_cluster.target_topic`, decision 0018): the entry's place
+stands for the original's offset, and the number of the run for the epoch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CopiedCounts:
 
 
 class PartitionCopy:
-    """For one thread. Memory: `MAX_BYTES` of records under way, and `CopiedMessages.present`."""
+    """Copies one partition, in one thread. Memory: `MAX_BYTES` of records under way, and `CopiedMessages.present`."""
 
     def __init__(
         self, target: Target, partition: int, origin: OriginOfCopies, schemas: SchemasHere, most_bytes: int
@@ -60,10 +60,10 @@ class PartitionCopy:
         self.counts = CopiedCounts()
 
     def take_over(self, still_mine: Callable[[], None], deadline: Deadline) -> int:
-        """Know what is there; gives the highest place below which all of it is, -1 for none.
+        """Reads the present copies; returns the highest place below which all entries are copied, -1 for none.
 
-        `still_mine` raises once a later run has begun. It is asked after it is on record that this run may write: so a
-        later one knows of it.
+        `still_mine` raises once a later run has begun. It is called after this run was recorded as a writer: so a later
+        run knows of it.
         """
         self._copied = self._target.take_over(self._partition, self._origin.epoch, deadline)
         still_mine()
@@ -72,11 +72,11 @@ class PartitionCopy:
         return self._highest
 
     def copy(self, entries: Iterable[Entry]) -> None:
-        """Append what is not there yet, in order, and have it on record that it is.
+        """Appends the missing entries, in order, and records the progress.
 
         Raises:
             Corrupt: an entry cannot be a record here; names it.
-            StoreError: the cluster does not take it. A later run goes on behind what it took.
+            StoreError: the cluster rejects an append. A later run continues behind the stored entries.
         """
         producer = self._target.producer()
         for entry in entries:
@@ -121,7 +121,7 @@ class PartitionCopy:
             self._drain(producer)
 
     def _drain(self, producer: KafkaProducer) -> None:
-        """Until everything that was sent is answered. Raises StoreError."""
+        """Waits until all records are answered. Raises StoreError."""
 
         def answered() -> bool:
             producer.wake()

@@ -1,8 +1,8 @@
-"""An entry of a Pulsar topic as the records that are its copy. Pure.
+"""Converts an entry of a Pulsar topic into the records of its copy. Pure.
 
-A message that came alone is one record, a batch one batch entry (so that positions stay positions); what is too big
-for one record is cut into chunks, of which only the last one says which entry it is the copy of, and of whose
-producer: without it the others are no message. Decision: mapping/decisions/0022.
+A single message becomes one record, a batch one batch entry (so that positions stay positions). An entry too big for
+one record is cut into chunks. Only the last chunk names the original entry and its producer: without it the others are
+no message. Decision: mapping/decisions/0022.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
 )
 
 INCARNATION: Final = 0
-"""Of a Pulsar topic: its lives are told apart by their ledger ids."""
+"""The incarnation of a Pulsar topic: ledger ids distinguish its incarnations."""
 _PER_HEADER_BYTES: Final = 10
 _CHUNK_HEADER_BYTES: Final = 160
 
@@ -147,8 +147,8 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Iterable[tuple
 
 
 class Digest:
-    """Digest of the records of one entry, one after the other: 64 bits of BLAKE2b over all but which run made them, how
-    they are cut, and when they are due (which is asked for only if wanted)."""
+    """Digest of the records of one entry in sequence: 64 bits of BLAKE2b over everything except the run, the chunking,
+    and the due time (which is requested only on demand)."""
 
     def __init__(self) -> None:
         self._value = hashlib.blake2b(digest_size=8)
@@ -202,5 +202,5 @@ def _keys(message: PulsarMessage, keys_are_base64: bool) -> tuple[bytes | None, 
         try:
             key = base64.b64decode(key, validate=True)
         except binascii.Error as error:
-            raise MappingError(f"its key {message.key!r:.60} is no base64, as its schema says: {error}") from error
+            raise MappingError(f"its key {message.key!r:.60} is no base64, as its schema requires: {error}") from error
     return key, message.ordering_key.encode("utf-8") if message.ordering_key else None

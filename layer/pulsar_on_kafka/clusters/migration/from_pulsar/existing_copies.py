@@ -27,15 +27,15 @@ _MAX_CHUNKS_KEPT: Final = 10_000
 
 @dataclass(slots=True)
 class CopiesHere:
-    """Copies in the log from its start to where it ended. `incomplete`: chunks that never became a message.
+    """Copies in the log from its start to its end at the reading. `incomplete`: chunks that never became a message.
 
-    Memory: `OriginIndex`, 16 bytes for each copy where digests are wanted, and the offsets of chunks.
+    Memory: `OriginIndex`, 16 bytes for each copy with digests, and the offsets of chunks.
     """
 
     index: OriginIndex
     origin: Origin
     earlier_chunks: dict[int, list[int]] = field(default_factory=dict)
-    """By the last chunk's offset."""
+    """The earlier chunks, by the last chunk's offset."""
     incomplete: list[int] = field(default_factory=list)
     _places: array[int] = field(default_factory=lambda: array("Q"))
     _digests: array[int] = field(default_factory=lambda: array("Q"))
@@ -78,7 +78,7 @@ def read_copies(
     *,
     digests: bool,
 ) -> CopiesHere:
-    """What the records of [start, end) are the copies of. `fences`: those of the partition. Raises CorruptRecord."""
+    """The originals of the records in [start, end). `fences`: those of the partition. Raises CorruptRecord."""
     index = OriginIndex(start)
     found = CopiesHere(index, Origin(cluster, INCARNATION))
     rules = Fences(fences)

@@ -1,7 +1,7 @@
 """Reads partitions of Pulsar topics entry by entry, with the official Python client (`pulsar-client`).
 
-A reader has no subscription that stays, so reading changes nothing there. What the client's methods do not tell, a
-message's sequence id, stands in its text form; how many messages an entry has, in the serialized id.
+A reader has no durable subscription, so reading changes nothing there. The client has no methods for a message's
+sequence id, which its text form contains, and for the size of a batch, which the serialized id contains.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ EXTRA: Final = "pip install 'pulsar-on-kafka[pulsar-import]'"
 _QUEUE: Final = 2_000
 _WAIT_MS: Final = 500
 _SILENCE_S: Final = 15.0
-"""So long without a message is taken for the end, where nobody knows whether more comes."""
+"""A silence of this length counts as the end, where it is unknown whether more messages follow."""
 _OPERATION_S: Final = 30
 _NO_BATCH: Final = -1
 _CHUNKS_EXPIRE_S: Final = 60.0
 """A message in chunks that is not complete so long after its first chunk came is given up by the client's readers."""
 _BACK_ENTRIES: Final = 4_096
-"""After chunks expired the partition is read again from so many entries back."""
+"""After chunks expired the partition is read again from this many entries back."""
 
 _UNCACHED: Final = re.compile(r"Received an uncached chunk \(uuid: (.*) chunkId: (\d+), messageId: \((\d+),(\d+),")
 _MAX_GIVEN_UP: Final = 10_000
 
 
 class IncompleteMessage(NamedTuple):
-    """A message in chunks that Pulsar's client gives nobody: it has no more of those that lie before the one at
-    `position`, of which there are `chunks_before`."""
+    """A message in chunks that Pulsar's client does not return: it has dropped the chunks before the one at `position`,
+    of which there are `chunks_before`."""
 
     position: Position
     chunks_before: int
 
 
 class _ClientLog(logging.Handler):
-    """Hears what Pulsar's client logs, for all readings of this process: the client keeps the first log that it gets.
+    """Receives the log lines of Pulsar's client, for all readings of this process: the client keeps the first log
+    handler that it gets.
 
-    It puts ten messages in chunks together at a time, gives up the oldest one for an eleventh, and says so nowhere but
-    here: when a chunk comes whose message it knows nothing of. Memory: `_MAX_GIVEN_UP` messages.
+    The client assembles ten messages in chunks at a time and drops the oldest one for an eleventh. Only its log shows
+    that: when a chunk of an unknown message arrives. Memory: `_MAX_GIVEN_UP` messages.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class _Passed:
         """`_ClientLog.changes` at the last look."""
 
     def begin(self) -> Position | None:
-        """Where the client begins that is about to be opened."""
+        """The start position of the client that is about to be opened."""
         self._none_expires = Deadline.after(self._expire_s)
         return self._last[0] if self._last else self.start
 
@@ -155,7 +156,7 @@ class PulsarAddress:
 
 
 def official_client() -> ModuleType:
-    """Raises Refused: it is not installed; says how it gets there."""
+    """Raises Refused: it is not installed; the error explains how to install it."""
     try:
         import pulsar
     except ImportError as missing:
@@ -164,8 +165,8 @@ def official_client() -> ModuleType:
 
 
 class PulsarReading:
-    """For one thread. Memory: 2,000 messages of the partition that is read, the messages of one entry, and the
-    positions of the last 4,096 entries."""
+    """Reads partitions, in one thread. Memory: 2,000 messages of the partition that is read, the messages of one entry,
+    and the positions of the last 4,096 entries."""
 
     def __init__(self, address: PulsarAddress, chunks_expire_s: float = _CHUNKS_EXPIRE_S) -> None:
         """Connects when it first reads. Raises Refused: pulsar-client is not installed."""
@@ -181,8 +182,8 @@ class PulsarReading:
             self._client = None
 
     def given_up(self) -> list[IncompleteMessage]:
-        """Of what `entries` has read since it was called last; also messages whose beginning is not in Pulsar any more,
-        or lies before where the reading began. 10,000 at most."""
+        """Messages that the client dropped since the last call of `entries`; also messages whose beginning is no longer
+        in Pulsar, or lies before the start of the reading. 10,000 at most."""
         return sorted(_CLIENT_LOG.given_up.values())
 
     def entries(
@@ -190,16 +191,16 @@ class PulsarReading:
     ) -> Iterator[Entry]:
         """The entries of a partition from `start` (inclusive; None: its beginning) to `last` (inclusive), in order.
 
-        `more_comes` says whether readers get anything of what lies behind a position (None: of all); it is asked when
-        Pulsar says so and nothing came for half a second. Behind the last message there may be entries that nobody is
-        given: markers, and what transactions sent that are open or were aborted.
+        `more_comes` returns whether readers get any message behind a position (None: of all). It is called when Pulsar
+        reports more and nothing arrived for half a second. Behind the last message there may be entries that no reader
+        gets: markers, and messages of open or aborted transactions.
 
-        The caller may take its time: where the client has given up chunks meanwhile, though the others lie in Pulsar,
-        the partition is read again from some entries back.
+        The caller may be slow: where the client has dropped chunks meanwhile, though the others lie in Pulsar, the
+        partition is read again from some entries back.
 
         Raises:
             StoreError: Pulsar cannot be read now.
-            Corrupt: a message cannot be understood.
+            Corrupt: a message cannot be decoded.
             DeadlineExceeded: it takes too long.
         """
         if last.entry_id < 0 or (start is not None and start > last):
@@ -224,7 +225,7 @@ class PulsarReading:
     def _messages(
         self, topic: str, passed: _Passed, last: Position, more_comes: MoreComes, deadline: Deadline
     ) -> Iterator[Any]:
-        """What lies behind all that was `passed`; None where the client begins anew behind that."""
+        """Messages behind all `passed` ones; None where the client restarts behind that."""
         reader = self._reader(topic, passed.begin())
         if not _CLIENT_LOG.heard:
             _log.warning(
@@ -314,7 +315,7 @@ class PulsarReading:
         try:
             return bool(reader.has_message_available())
         except self._pulsar.PulsarException as failure:
-            raise errors.ConnectFailed(f"asking for the end of {topic}: {failure}") from failure
+            raise errors.ConnectFailed(f"requesting the end of {topic}: {failure}") from failure
 
     def _entry(self, topic: str, position: Position, messages: list[Any]) -> Entry:
         first = messages[0]
@@ -358,7 +359,7 @@ def _message(message: Any) -> PulsarMessage:
 
 
 def _sequence_id(message: Any) -> int:
-    """From `Message(prod=NAME, seq=NUMBER, ...)`, since no method tells; -1 where it is written otherwise."""
+    """The sequence id in `Message(prod=NAME, seq=NUMBER, ...)`, since no method returns it; -1 in any other form."""
     text, before = str(message._message), f"Message(prod={message.producer_name()}, seq="
     number = text[len(before) :].partition(",")[0]
     return int(number) if text.startswith(before) and number.isdigit() else -1

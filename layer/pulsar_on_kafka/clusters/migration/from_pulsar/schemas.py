@@ -1,7 +1,8 @@
-"""A schema as Pulsar's admin API tells it. Pure.
+"""Converts a schema of Pulsar's admin API. Pure.
 
-The definition of a KEY_VALUE schema is told as JSON, `{"key": ..., "value": ...}`; it is kept as both definitions with
-their lengths (4 bytes, big endian) before them. Source: Pulsar's convertKeyValueDataStringToSchemaInfoSchema.
+The API returns the definition of a KEY_VALUE schema as JSON, `{"key": ..., "value": ...}`; this product stores both
+definitions with their lengths (4 bytes, big endian) before them. Source: Pulsar's
+convertKeyValueDataStringToSchemaInfoSchema.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def schema_of(told: Mapping[str, Any], topic: TopicName) -> SchemaInfo:
         )
         return SchemaInfo(kind, definition, "KeyValue", properties)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise errors.Corrupt(f"a schema of {topic} is told as {told!r:.200}: {type(error).__name__} {error}") from error
+        raise errors.Corrupt(
+            f"a schema of {topic} is returned as {told!r:.200}: {type(error).__name__} {error}"
+        ) from error
 
 
 def separates_keys(info: SchemaInfo) -> bool:
@@ -55,21 +58,21 @@ def _part(told: object) -> bytes:
 
 _ASK_S: Final = 60.0
 _WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
-"""It was judged where it was registered."""
+"""Compatibility was checked where the schema was registered."""
 
 
 class SchemasHere:
-    """For one thread. Memory: a header for each version of the topic."""
+    """The schemas of a topic here, in one thread. Memory: a header for each version of the topic."""
 
     def __init__(self, node: Node, topic: TopicName, ask: Callable[[], Mapping[int, SchemaInfo]]) -> None:
-        """`ask`: what Pulsar has of the topic, by version in order."""
+        """`ask`: returns Pulsar's schemas of the topic, by version in order."""
         self._node = node
         self._topic = topic.base
         self._ask = ask
         self._known: dict[int, tuple[bytes | None, bool]] = {-1: (None, False)}
 
     def register(self, versions: Mapping[int, SchemaInfo]) -> None:
-        """Have all of them here, in order; those that are here stay. Raises LayerError."""
+        """Registers all of them here, in order; existing ones stay. Raises LayerError."""
         for number, info in versions.items():
             if number not in self._known:
                 deadline = Deadline.after(_ASK_S)
@@ -77,8 +80,8 @@ class SchemasHere:
                 self._known[number] = (None if version is None else version.header(), separates_keys(info))
 
     def of(self, number: int) -> tuple[bytes | None, bool]:
-        """The header that names the schema here, and whether it has keys in base64. A version that Pulsar does not tell
-        of (it was deleted) is named by no header: its messages are bytes. Raises LayerError."""
+        """The header that names the schema here, and whether it has keys in base64. A version that Pulsar does not
+        return (it was deleted) has no header: its messages are bytes. Raises LayerError."""
         known = self._known.get(number)
         if known is None:
             self.register(self._ask())

@@ -1,7 +1,7 @@
-"""Whoever imports a tenant: it compares Pulsar with what is here, and does what is left.
+"""The worker that imports a tenant: it compares Pulsar with this cluster, and does the rest of the work.
 
-It may be killed at any instant, and run as often as one likes: each run brings what came since. Programs go on in
-Pulsar meanwhile; the last run comes when they have ended.
+It may be killed at any instant, and run any number of times: each run copies the messages since the last one. Programs
+continue in Pulsar meanwhile; the last run follows their end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _BACK_ENTRIES: Final = 10_000
 then lie there."""
 _COMPRESSION: Final = "lz4"
 _MAX_REQUESTED: Final = 2_000
-"""Entries behind the last message of which Pulsar is asked what they are, one by one."""
+"""The limit of entries behind the last message that are requested from Pulsar one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ImportedPartition:
     messages: ComparedMessages
     subscriptions: tuple[ComparedSubscription, ...]
     given_up: tuple[IncompleteMessage, ...] = ()
-    """What Pulsar has, and its client does not give: it cannot be copied."""
+    """Messages in Pulsar that its client does not return: they cannot be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class ImportReport:
 
 
 class ImportWorker:
-    """For one thread. Memory: see `PartitionCopy`, and of one partition `CopiesHere`."""
+    """The import worker, for one thread. Memory: see `PartitionCopy`, and of one partition `CopiesHere`."""
 
     def __init__(
         self,
@@ -115,8 +115,8 @@ class ImportWorker:
         *,
         delivery_times: bool = False,
     ) -> None:
-        """`told` hears what is being done, a line each. `delivery_times`: ask when messages are due, which takes a
-        request for each that came alone and is not acknowledged."""
+        """`told` receives progress lines. `delivery_times`: request the due times of messages, which takes a request
+        for each single unacknowledged message."""
         self._delivery_times = delivery_times
         self._node = here.node
         self._pulsar = pulsar
@@ -192,7 +192,7 @@ class ImportWorker:
                 self._told(f"{name}: {_told_of(given_up)}")
 
     def _with_times(self, name: str, there: PulsarPartition, entries: Iterator[Entry]) -> Iterator[Entry]:
-        """With when they are due, of those that some subscription has left and that may be delayed."""
+        """The entries with due times, for those that may be delayed and are unacknowledged on some subscription."""
         of_chunks = True
         for entry in entries:
             place = place_of(entry.position)
@@ -205,13 +205,13 @@ class ImportWorker:
                         raise
                     of_chunks = False
                     self._told(
-                        f"{name}: Pulsar does not say when messages in chunks are due (at {entry.position}): they come "
-                        "at once"
+                        f"{name}: Pulsar does not report when messages in chunks are due (at {entry.position}): they "
+                        "come at once"
                     )
             yield entry
 
     def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
-        """Whether readers get anything of what follows; True where that would take too many questions."""
+        """Whether readers get any following message; True where that would take too many requests."""
         for position in islice(there.behind(behind), _MAX_REQUESTED):
             kind = self._pulsar.kind_of(name, position)
             if kind is not EntryKind.NOTHING:
@@ -366,7 +366,7 @@ class ImportWorker:
 
 
 def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[IncompleteMessage]:
-    """Of what was just read, without those whose beginning cannot be there any more."""
+    """Dropped messages of the last reading, without those whose beginning cannot be in Pulsar any more."""
     return [each for each in reading.given_up() if there.index_of(each.position) >= each.chunks_before]
 
 
@@ -384,7 +384,7 @@ def _with(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any
 @dataclass(frozen=True, slots=True)
 class ImportedUpTo:
     """Progress of a partition: Pulsar's position of the last entry that is here for certain, None for none. `final`:
-    whoever copied it has ended in good order."""
+    whether the copying run ended in good order."""
 
     topic: str
     partition: int
