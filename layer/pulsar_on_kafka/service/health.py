@@ -1,5 +1,5 @@
-"""A service's health, whether it lives and does its share, is asked for by those who restart it or send it no more
-work, and it answers `GET /metrics`, `/health/live` and `/health/ready` over HTTP."""
+"""A service's health: whether it lives and does its share. Supervisors and load balancers request it; `GET /metrics`,
+`/health/live` and `/health/ready` return it over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNTS_FOR_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`reasons` say what is wrong; nothing is when there are none."""
+    """The `reasons` of a fault; empty without one."""
 
     reasons: Sequence[str]
     roles: Sequence[RoleState] = ()
@@ -48,7 +48,8 @@ class Brokers(Protocol):
 
 
 class KafkaAnswers:
-    """Why no broker answers. Thread-safe; asks within two seconds, at most every three."""
+    """The reason why no broker replies. Thread-safe; a request takes two seconds at most and is sent at most every
+    three."""
 
     def __init__(self, brokers: Brokers, clock: Clock | None = None) -> None:
         self._brokers = brokers
@@ -84,15 +85,15 @@ class ServiceHealth:
         self._waits_for = failure
 
     def runs(self, states: Callable[[], Sequence[RoleState]], kafka: KafkaAnswers) -> None:
-        """From now on roles run."""
+        """Marks the roles as running."""
         self._states, self._kafka = states, kafka
 
     def stops(self) -> None:
-        """It leaves its groups now, and is not ready any more."""
+        """Marks the service as leaving its groups: it is no longer ready."""
         self._stopping = True
 
     def live(self) -> Health:
-        """Bad when a restart would help. Asks nothing of Kafka."""
+        """Bad when a restart would help. Sends no request to Kafka."""
         states = self._states() if self._states is not None else ()
         return Health([] if self._stopping else why_not_alive(states), states)
 
@@ -121,11 +122,11 @@ class ServiceServer(HttpServer):
         guard: HttpGuard = OPEN,
         page: Callable[[], Page] = Page,
     ) -> None:
-        """`page`: what stands behind the metrics of `registry`.
+        """`page`: the text behind the metrics of `registry`.
 
-        A token is wanted for the metrics alone: who starts and stops services asks for their health without one.
+        Only the metrics require a token: supervisors request the health without one.
 
-        Raises as `HttpServer`.
+        Raises the errors of `HttpServer`.
         """
         super().__init__(host, port, _app(registry, health, page), replace(guard, open_paths=frozenset((LIVE, READY))))
 

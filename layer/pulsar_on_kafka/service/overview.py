@@ -1,5 +1,5 @@
-"""One process among all services gathers the metrics of the application's subscriptions: whoever maintains partition 0
-of `ledgers`, so that this takes no Kafka group of its own, whose heartbeats would cost more than gathering."""
+"""One process among all services gathers the metrics of the application's subscriptions: the maintainer of partition 0
+of `ledgers`. So this takes no Kafka group of its own, whose heartbeats would cost more than gathering."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OverviewRounds(Worker):
 
     @property
     def page(self) -> Page:
-        """Of the last pass; empty while another process gathers."""
+        """The page of the last pass; empty while another process gathers."""
         return self._page
 
     def _round(self) -> float:

@@ -1,4 +1,4 @@
-"""Each role of a service has a Kafka group whose members own its parts: who they are, whatever process asks."""
+"""Each role of a service has a Kafka group whose members own its parts: this module lists them, from any process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pulsar_on_kafka_mapping.state.instances import Instance
 
 @dataclass(frozen=True, slots=True)
 class RoleOwner:
-    """A process that has a share of a role: `client_id` and host of its membership, and how many parts are its own.
-    `stands_in`: it is a client's process, and does it for want of a service."""
+    """A process that has a share of a role: `client_id` and host of its membership, and the number of its parts.
+    `stands_in`: whether it is a client's process, for want of a service."""
 
     client_id: str
     host: str
@@ -39,7 +39,7 @@ def role_groups(instance: Instance) -> Mapping[RoleName, str]:
 
 
 def role_owners(admin: KafkaAdmin, instance: Instance, deadline: Deadline) -> dict[RoleName, tuple[RoleOwner, ...]]:
-    """Raises StoreError: the groups cannot be asked for."""
+    """The members of each role. Raises StoreError: the groups cannot be read."""
     return {
         role: tuple(
             RoleOwner(each.client_id, each.host, len(each.assigned), stands_in(each.client_id))

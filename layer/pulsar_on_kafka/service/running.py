@@ -44,8 +44,8 @@ class LedgerDeletion:
     def __init__(
         self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float = RETRY_S
     ) -> None:
-        """`client` is of the same cluster as `node`; see `KafkaDeletionEvents` and `DeletionWorker`. Asks nothing of
-        Kafka."""
+        """`client` is of the same cluster as `node`; see `KafkaDeletionEvents` and `DeletionWorker`. Sends no request
+        to Kafka."""
         self._client = client
         self._node = node
         self._retry_s = retry_s
@@ -58,7 +58,7 @@ class LedgerDeletion:
         self.worker: DeletionWorker | None = None
 
     def work(self) -> DeletionWorker:
-        """Begin to delete what is asked for, here or elsewhere; once."""
+        """Starts deleting, for requests from any process; once."""
         if self.worker is None:
             look = PartitionLook(self._node, self._use, self.topics)
             self.worker = DeletionWorker(self._client, self._node, look, self._trusted, retry_s=self._retry_s)
@@ -78,8 +78,8 @@ ROLES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
     RoleName.SUBSCRIPTIONS,
     RoleName.REPLICATION,
 }
-"""Programs with transactions serve coordinators, and so does whoever is held up by one (`node.abandoned`); a client has
-no business in other clusters."""
+"""Programs with transactions serve coordinators, and so does a process that an orphaned transaction blocks
+(`node.orphaned_transactions`); a client has no access to other clusters."""
 
 
 class RunningRole(Protocol):
@@ -89,9 +89,9 @@ class RunningRole(Protocol):
 
 
 class _Maintenance:
-    """Whoever maintains partition i of `ledgers` also does the housekeeping of partition i of the topics that are
-    shared out alike. Services gather metrics, too (`gatherer`); nobody scrapes a client that stands in for what the
-    cluster has."""
+    """The maintainer of partition i of `ledgers` also does the housekeeping of partition i of the topics with the same
+    partitioning. Services gather metrics, too (`gatherer`); a client that stands in is not scraped for metrics of the
+    cluster."""
 
     def __init__(self, node: Node, deletion: LedgerDeletion, member: str, gatherer: SharedGatherer | None) -> None:
         self._maintenance = Maintenance(
@@ -136,7 +136,7 @@ class _Maintenance:
 
 
 class RunningRoles:
-    """Those of `names`, from when this is made until `close`. Thread-safe."""
+    """The running roles of `names`, from the constructor until `close`. Thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Batch ack sets say which messages of partly acknowledged batch entries are acknowledged, grouped by ledger."""
+"""Batch ack sets contain the acknowledged messages of partly acknowledged batch entries, grouped by ledger."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class BatchAckSet(NamedTuple):
 
     @property
     def left(self) -> int:
-        """How many messages are not acknowledged."""
+        """The number of unacknowledged messages."""
         return self.batch_size - self.acked.bit_count()
 
     def and_also(self, known: BatchAckSet | None) -> BatchAckSet:
-        """With what was known of the entry before; a set of another size is passed over."""
+        """The union with the earlier set of the entry; a set of another size is ignored."""
         if known is None or known.batch_size != self.batch_size:
             return self
         return BatchAckSet(self.batch_size, known.acked | self.acked)
 
 
 class Ledgers(Generic[K, A]):
-    """What is known of offsets, by ledger index. Ledgers may be away; then only a summary of each is known."""
+    """Data about offsets, by ledger index. Ledgers may be unloaded; then only a summary of each is in memory."""
 
     __slots__ = ("_away", "_bring_back", "_entries_per_ledger", "_ledgers")
 
@@ -105,7 +105,7 @@ class BatchAckSets(Ledgers[dict[int, BatchAckSet], int]):
             self.discard([below for below in sets if below < offset])
 
     def known_end(self) -> int:
-        """Behind the highest entry, as far as that is known without bringing a ledger back; 0 without any."""
+        """The offset behind the highest entry, as far as known without loading a ledger; 0 without any."""
         highest = max(self.ledger_indexes(), default=None)
         if highest is None:
             return 0

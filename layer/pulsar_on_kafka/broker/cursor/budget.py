@@ -14,15 +14,16 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 
 MIN_BYTES: Final = 1 << 20
 DEFAULT_BYTES: Final = 64 << 20
-"""Of a Client. Ten million single holes take about 2 MiB."""
+"""The default limit of a Client. Ten million single holes take about 2 MiB."""
 
 
 class HoleBudget:
-    """One for all cursors of a node. Thread-safe; each cursor is swept by the thread that owns it.
+    """The budget of all cursors of a node. Thread-safe; the owning thread sweeps each cursor.
 
-    Least recently used goes first, whoever's it is: a sweep reports how many bytes of a cursor were last used in which
-    second, and learns from which second on ledgers may stay. Bound: `limit_bytes`, and beyond it what was used since
-    the last sweep, what is not saved yet, and the ledger of each mark-delete position, none of which goes.
+    The least recently used ledger of any cursor is evicted first. A sweep reports the bytes of a cursor by the second
+    of their last use, and gets the second from which on ledgers may stay. Bound: `limit_bytes`, and beyond it ledgers
+    that were used since the last sweep or are not saved yet, and the ledger of each mark-delete position, which are
+    never evicted.
     """
 
     def __init__(self, limit_bytes: int = MIN_BYTES) -> None:
@@ -39,7 +40,8 @@ class HoleBudget:
         self.limit_bytes = max(self.limit_bytes, limit_bytes)
 
     def report(self, cursor: Hashable, bytes_by_second: Mapping[int, int], current_s: int) -> int:
-        """What a cursor holds now; gives the second (`current_s` at most) before which it may keep nothing."""
+        """Reports the present memory of a cursor; returns the second (`current_s` at most) before which it must
+        evict."""
         with self._lock:
             self._used[cursor] = bytes_by_second
             total: Counter[int] = Counter()
@@ -70,7 +72,7 @@ class Residency:
     def __init__(self, budget: HoleBudget) -> None:
         self._budget = budget
         self._sizes: dict[int, tuple[int, int]] = {}
-        """When a ledger was last used, and how large it was then."""
+        """The last use of each ledger, and its size then."""
 
     def sweep(self, state: CursorState, saved: SavedCursor, now_s: int) -> int:
         """Send ledgers away until the budget is kept; gives how many went. No save may be under way.

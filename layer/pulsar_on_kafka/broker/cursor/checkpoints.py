@@ -42,7 +42,7 @@ class CheckpointFold:
 
 
 class Checkpoints:
-    """Thread-safe. Memory: one small record per cursor of the state partitions that were asked for."""
+    """The checkpoints. Thread-safe. Memory: one small record per cursor of the state partitions in use."""
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
         self._views = LogViews(log, CURSOR_CHECKPOINTS, lambda _: CheckpointFold(), clock)

@@ -78,7 +78,7 @@ def fitting_metadata(
 
 
 def metadata(state: CursorState, lineage: Lineage, holes: Holes | None, marker_offset: int | None) -> str:
-    """What a commit carries of a state; without holes the marker has these, and the deliveries."""
+    """The metadata of a commit for a state; without `holes` the marker has these, and the deliveries."""
     deliveries = None if holes is None else state.deliveries
     return encode_commit_metadata(
         CommitMetadata(lineage, holes, marker_offset, deliveries, state.requests, state.pending_acks, state.leased_from)

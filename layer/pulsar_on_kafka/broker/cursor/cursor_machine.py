@@ -15,7 +15,8 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_marker import LedgerSummary
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries, Holes
 
 MAX_REQUESTS: Final = 8
-"""Ids that a cursor remembers. They make its commit 90 characters longer at most, once somebody asked for something."""
+"""The limit of request ids that a cursor remembers. They make its commit 90 characters longer at most, once there was a
+request."""
 
 Loader = Callable[[Sequence[int]], Iterable[tuple[int, Holes]]]
 """Reads the saved holes of ledgers (ledger index, entry ids). Raises StoreError."""
@@ -25,12 +26,12 @@ class CursorState:
     """Mark-delete position, individually deleted positions and batch ack sets of one partition.
 
     Offsets are Kafka's. `next_unacked` is Pulsar's mark-delete position + 1: everything below it is acknowledged, it
-    itself is not. `revision` grows with every change, so that a save knows what it covered.
+    itself is not. `revision` grows with every change, so that a save identifies the state that it covered.
 
-    Ledgers that were saved may be sent away (`send_away`): they are read back when something needs them. A call that
-    needs one and cannot have it raises StoreError before it changed anything.
+    Saved ledgers may be unloaded (`send_away`) and are read back on demand. A call that needs an unreadable one raises
+    StoreError before it changes anything.
 
-    Memory: what PositionSet and BatchAckSets say.
+    Memory: see PositionSet and BatchAckSets.
     """
 
     __slots__ = (
@@ -56,9 +57,9 @@ class CursorState:
         self.loader: Loader | None = None
         """Reads back what is away."""
         self.deliveries: Deliveries | None = None
-        """How often messages were delivered, as saved; kept up by the owner (`DeliveryGuard`), not here."""
+        """The delivery counts, as saved; the owner (`DeliveryGuard`) updates them, not this class."""
         self.requests: dict[bytes, int] = {}
-        """By id, oldest first: what others asked for and took effect, with its result."""
+        """Requests of other processes that took effect, with the result, by id, oldest first."""
         self.pending_acks = False
         """Transactions acknowledge here (`CommitMetadata.pending_acks`)."""
         self.leased_from: int | None = None
@@ -221,13 +222,14 @@ class CursorState:
         self.revision += 1
 
     def let_transactions_acknowledge(self) -> None:
-        """Have the next save say so: whoever owns the cursor after us then reads what they hold before it serves."""
+        """Records with the next save that transactions acknowledge here: the next owner of the cursor then reads their
+        acks before it serves."""
         if not self.pending_acks:
             self.pending_acks = True
             self.revision += 1
 
     def took_effect(self, request: bytes, result: int) -> None:
-        """Remember, with the next save, that what this id asked for is done; of the last `MAX_REQUESTS`."""
+        """Remembers, with the next save, the result of this request; for the last `MAX_REQUESTS`."""
         self.requests = {**self.requests, request: result}
         while len(self.requests) > MAX_REQUESTS:
             del self.requests[next(iter(self.requests))]
@@ -276,8 +278,7 @@ class CursorState:
         return found
 
     def known_end(self) -> int:
-        """Behind the highest entry that anything is known of; of batch entries in a ledger that is away, behind its
-        first one."""
+        """The offset behind the highest known entry; for batch entries in an unloaded ledger, behind its first one."""
         deleted = self.deleted.max()
         return max(self.next_unacked, self.batches.known_end(), 0 if deleted is None else deleted + 1)
 
@@ -303,7 +304,7 @@ class CursorState:
         return self.deleted.ledgers_here() | self.batches.ledgers_here()
 
     def last_used(self, index: int) -> int:
-        """When (`deleted.now_s`) a ledger that is here was last asked for or changed."""
+        """The time (`deleted.now_s`) of the last use of a loaded ledger."""
         return self.deleted.last_used(index)
 
     def size_bytes(self, index: int) -> int:
@@ -351,7 +352,7 @@ class CursorState:
 
     def _bring_back(self, *indexes: int) -> None:
         if self.loader is None:
-            raise LookupError(f"ledgers {indexes} are away, and nobody reads them back")
+            raise LookupError(f"ledgers {indexes} are not in memory and no loader is set")
         for index, holes in list(self.loader(indexes)):
             self.put_ledger(index, holes)
 

@@ -1,13 +1,13 @@
 """Identity of a cursor.
 
-The session of a take-over: 16 bytes that tell the records of one owner of a cursor from those of all others.
+The session of a take-over: 16 bytes that distinguish the records of one owner of a cursor from those of all others.
 
 The key of a segment or a marker is made of the cursor, a session, the number of a save, and a number in it. Each
 take-over starts at save 0, so each has a session of its own: with one for each process, a process that came to own a
 partition again wrote its first saves under the keys of segments that were still needed, and compaction took those.
 
 Sessions of that former kind are purely random. Those of one take-over begin with `ONE_TAKE_OVER`, which one in four
-billion of the others does, so a take-over knows which records may share their keys with others, and writes those
+billion of the others does, so a take-over recognises records that may share their keys with others, and writes those
 ledgers anew while they can be read. See mapping/decisions/0024-sessions-of-take-overs.md.
 """
 
@@ -25,7 +25,7 @@ _SESSION_BYTES: Final = 16
 
 
 def new_session() -> bytes:
-    """For one take-over of one cursor, or of several at once."""
+    """A session for one take-over of one cursor, or of several at once."""
     return ONE_TAKE_OVER + secrets.token_bytes(_SESSION_BYTES - len(ONE_TAKE_OVER))
 
 

@@ -10,10 +10,10 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
 
 LedgerAcks = Mapping[int, Holes]
-"""By ledger index; positions are entry ids."""
+"""Entry ids by ledger index."""
 
 _ROUND_BYTES: Final = 16
-"""Of one ledger or one batch entry in a record, besides its bits."""
+"""The overhead of one ledger or one batch entry in a record, besides its bits."""
 
 
 def of_offsets(acked: BitMap64, batches: Mapping[int, tuple[int, int]], entries_per_ledger: int) -> dict[int, Holes]:
@@ -32,7 +32,7 @@ def of_offsets(acked: BitMap64, batches: Mapping[int, tuple[int, int]], entries_
 
 
 def below(ledgers: LedgerAcks, end: int, entries_per_ledger: int) -> dict[int, Holes]:
-    """Without what lies at or above the offset `end`."""
+    """The acknowledgements below the offset `end`."""
     found = {}
     for index, holes in ledgers.items():
         left = end - index * entries_per_ledger

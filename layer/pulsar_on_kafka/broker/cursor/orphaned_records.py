@@ -1,13 +1,13 @@
-"""Records in `cursors` that nothing refers to: of saves that were never committed, and of lives that are over.
+"""Records in `cursors` without references: of saves that were never committed, and of earlier incarnations.
 
-A process that dies between the writes of a save leaves them. The owner of the cursor does not look for them: it would
-have to read what all cursors of the partition wrote, while it opens one. So maintenance finds them.
+A process that dies between the writes of a save leaves them. The owner of the cursor does not search for them: it would
+have to read the records of all cursors of the partition when it opens one. So maintenance finds them.
 
-Why nothing that is needed goes. A record can be needed in three ways. *A commit or the newest checkpoint refers to it*:
-it is kept. *The owner has written it for a save under way*: then it has the session that the commit names, and a higher
-save, and the group has members. *Somebody writes a first save with a new session, to take the cursor over*: that takes
-seconds, and only records are looked at that are older than a day; the caller sees to that. A record that is in none of
-them never comes into one, because a save refers to what it wrote itself and to what the save before it referred to.
+No needed record is removed. A record can be needed in three ways. *A commit or the newest checkpoint refers to it*: it
+is kept. *The owner has written it for a save under way*: then it has the session that the commit names, and a higher
+save, and the group has members. *A process writes a first save with a new session, to take the cursor over*: that takes
+seconds, and the caller selects only records older than a day. A record in none of these states never enters one,
+because a save refers to its own records and to those of the save before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_FOUND: Final = 50_000
 
 
 class SegmentName(NamedTuple):
-    """The part of a `CursorSegmentKey` that tells the records of one cursor apart."""
+    """The part of a `CursorSegmentKey` that distinguishes the records of one cursor."""
 
     session: str
     save: int
@@ -81,13 +81,14 @@ def orphans(
     is_owned: Callable[[], bool],
     deadline: Deadline,
 ) -> list[SegmentName]:
-    """Those of `found` that a living cursor does not need, in order.
+    """The segments of `found` that no live cursor needs, in order.
 
-    `commits` are what its groups have, read after `found` and after the newest `checkpoint` of this life. `is_owned`:
-    whether the groups have members; asked only where that matters.
+    `commits` are the commits of its groups, read after `found` and after the newest `checkpoint` of this incarnation.
+    `is_owned`: whether the groups have members; called only where that matters.
 
     Raises:
-        Corrupt: what a commit refers to cannot be read, or where no commit is ours what the checkpoint refers to.
+        Corrupt: a record that a commit refers to cannot be read, or, without a commit of this product, one of the
+            checkpoint.
         StoreError: `cursors` cannot be read.
     """
     ours = [metadata for commit in commits if (metadata := of_this_life(identity, commit)) is not None]

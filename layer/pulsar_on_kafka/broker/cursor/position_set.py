@@ -34,11 +34,11 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
             raise InvalidOption(f"entries per ledger must be 1 to {MAX_ENTRIES_PER_LEDGER}, got {entries_per_ledger}")
         super().__init__(entries_per_ledger, bring_back)
         self._used: dict[int, int] = {}
-        """When each ledger here was last asked for or changed."""
+        """The last use of each loaded ledger."""
         self._floor = 0
         """No ledger below it is named anywhere."""
         self.now_s = 0
-        """The owner's clock, as last told (monotonic, in seconds)."""
+        """The owner's clock at its last update (monotonic, in seconds)."""
 
     @property
     def entries_per_ledger(self) -> int:
@@ -120,7 +120,7 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
         return changed
 
     def add_to_ledger(self, index: int, entries: BitMap) -> bool:
-        """Add the entries of one ledger, a bitmap that nobody changes; True when that changed anything."""
+        """Adds the entries of one ledger, an immutable bitmap; True when that changed the set."""
         self.need((index,))
         changed: set[int] = set()
         if entries:
@@ -157,7 +157,7 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
         return self._ledgers.get(index)
 
     def last_used(self, index: int) -> int:
-        """When a ledger that is here was last asked for or changed (`touch`); 0 for never."""
+        """The last use of a loaded ledger (`touch`); 0 for never."""
         return self._used.get(index, 0)
 
     def touch(self, index: int) -> None:
@@ -262,9 +262,9 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
         return self._ledgers.get(index) if index not in self._away else self._back(index)
 
     def count_gaps(self) -> int:
-        """How many ranges are *not* in the set between a gap below its lowest member and its largest member.
+        """The number of ranges that are *not* in the set, between a gap below its lowest member and its largest member.
 
-        Brings nothing back.
+        Loads no ledger.
         """
         size = self._entries_per_ledger
         runs = 0
@@ -299,12 +299,12 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
 
 
 def count_runs(bitmap: BitMap) -> int:
-    """How many ranges the members make."""
+    """The number of ranges of the members."""
     return len(bitmap) - len(bitmap & bitmap.shift(1))
 
 
 def leading_run(bitmap: BitMap) -> int:
-    """How many members there are from 0 on without a gap."""
+    """The number of members from 0 on without a gap."""
     return _run_end(bitmap, 0) if 0 in bitmap else 0
 
 

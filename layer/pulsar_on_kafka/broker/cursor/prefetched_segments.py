@@ -1,4 +1,4 @@
-"""Segments that were read beforehand, for whoever looks at many cursors and reads what they need together."""
+"""Cursor segments read in bulk, for callers that inspect many cursors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 
 class NotAtHand(StoreError):
-    """It has to be read first."""
+    """The segment has to be read first."""
 
 
 class SegmentsAtHand(CursorSegments):
-    """What is not there yet is noted in `wanted`, and the call fails. Memory: what was put `at_hand`."""
+    """Missing segments are noted in `wanted`, and the call fails. Memory: the segments put `at_hand`."""
 
     def __init__(self, log: StateLog) -> None:
         super().__init__(log)
@@ -36,7 +36,7 @@ class SegmentsAtHand(CursorSegments):
         return {offset: record for offset, record in found.items() if record is not None}
 
     def read_wanted(self, deadline: Deadline) -> None:
-        """Put everything that is wanted at hand. Raises StoreError."""
+        """Reads all wanted segments. Raises StoreError."""
         wanted, self.wanted = self.wanted, set()
         for partition, places in groupby(sorted(wanted), itemgetter(0)):
             offsets = [offset for _, offset in places]

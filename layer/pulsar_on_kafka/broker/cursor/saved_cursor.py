@@ -51,11 +51,11 @@ class SavedCursor:
     resets: int = 0
     """`CursorState.resets` when it was prepared."""
     pending_acks: bool = False
-    """`CursorState.pending_acks` as its commit says it."""
+    """`CursorState.pending_acks` in its commit."""
     leased_from: int | None = None
     """The same of `CursorState.leased_from`."""
     left_over: Unneeded = field(default_factory=Unneeded)
-    """What earlier saves made obsolete and nobody tombstoned yet."""
+    """Records that earlier saves made obsolete and that were not tombstoned yet."""
 
     def references(self) -> frozenset[SegmentRef | MarkerRef]:
         markers = () if self.marker is None else (self.marker,)
@@ -75,7 +75,7 @@ class SavedCursor:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredCursor:
-    """A cursor as read back. `source` says from what: commit, seek, checkpoint or start."""
+    """A cursor as read back. `source` is its origin: commit, seek, checkpoint or start."""
 
     state: CursorState
     saved: SavedCursor | None
@@ -83,7 +83,7 @@ class RecoveredCursor:
     version: int = 0
     """The highest version that was met; the next owner's is one more."""
     former: tuple[CommitMetadata, ...] = ()
-    """What was met of former lives of the topic or the subscription (see `forget_former`)."""
+    """Records of earlier incarnations of the topic or the subscription (see `forget_former`)."""
     commit_chars: int = 0
     """Length of the metadata that it was read from."""
 
@@ -95,16 +95,16 @@ class Save:
     commit: CommittedOffset
     saved: SavedCursor
     obsolete: Unneeded
-    """What nothing needs once it is accepted, but perhaps a checkpoint."""
+    """Records that are superfluous once the save is accepted, unless a checkpoint needs them."""
     revision: int
     written_ledgers: frozenset[int]
     """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
     new: Unneeded
-    """What was written for it."""
+    """Records written for the save."""
     left_out: int | None = None
-    """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
+    """The limit of acknowledged entries that a save without segments may omit. None: it contains all."""
     replaces: bytes | None = None
-    """Of a take-over: the session before, whose checkpoint its own replaces."""
+    """The session before a take-over, whose checkpoint its own replaces."""
 
 
 class AcceptedSave(NamedTuple):
@@ -154,12 +154,12 @@ def newest(own: Candidate | None, elsewhere: Candidate | None, checkpoint: Candi
 def checkpoint_beside(
     ask: Callable[[], CommittedOffset | None], own: CommittedOffset | None, elsewhere: CommittedOffset | None
 ) -> CommittedOffset | None:
-    """The checkpoint, which `ask` gives, also where the group has a commit of ours: that may be an older one, which
-    librdkafka sent again behind the last one while a partition was handed over.
+    """The checkpoint, which `ask` returns, also where the group has a commit of this product: that may be an older one,
+    which librdkafka resent behind the last one during a handover.
 
     Raises:
-        Corrupt: it cannot be read, and no commit of ours can stand in.
-        StoreError: it cannot be had.
+        Corrupt: it cannot be read, and no commit of this product can replace it.
+        StoreError: the store does not reply.
     """
     try:
         return ask()

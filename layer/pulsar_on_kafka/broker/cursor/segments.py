@@ -34,7 +34,7 @@ from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 MARKER_SEGMENT: Final = -1
 """Stands where a segment's number stands in the key of a marker; the pages of its index have -2, -3 ..."""
 LARGEST_RECORD_BYTES: Final = 900_000
-"""Of a value: with its key it stays below Kafka's usual `message.max.bytes`, and the state topic's."""
+"""The limit of a value: with its key it stays below Kafka's usual `message.max.bytes`, and the state topic's."""
 
 _MAX_IN_ONE_READ: Final = 500
 
@@ -148,7 +148,7 @@ class CursorSegments:
     def _read(
         self, identity: CursorIdentity, wanted: Mapping[int, str], what: str, deadline: Deadline
     ) -> Mapping[int, bytes]:
-        """Values by offset; `wanted` says what nobody knows any more if the record there is gone."""
+        """Values by offset; `wanted` names the state that is lost if the record is missing."""
         partition = CURSORS.partition_for(identity.topic)
         records = self.records_at(partition, sorted(wanted), deadline)
         values = {}

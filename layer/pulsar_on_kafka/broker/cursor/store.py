@@ -70,14 +70,14 @@ class CursorStore:
     """Reads and prepares saves of cursors. Blocking; used by the thread that owns the cursor."""
 
     def __init__(self, log: StateLog, segments: CursorSegments | None = None) -> None:
-        """`segments`: how they are read and written, if not from the log as they are wanted."""
+        """`segments`: reads and writes segments, instead of the log on demand."""
         self._log = log
         self._segments = segments or CursorSegments(log)
         self.budget = HoleBudget()
-        """What the cursors that are opened here may take together."""
+        """The memory budget of the cursors that are opened here."""
 
     def with_segments_at_hand(self) -> tuple[CursorStore, SegmentsAtHand]:
-        """A store for whoever reads many cursors, and what it is to be given of `cursors`."""
+        """A store for callers that read many cursors, and its prefetched segments of `cursors`."""
         segments = SegmentsAtHand(self._log)
         return CursorStore(self._log, segments), segments
 
@@ -96,12 +96,12 @@ class CursorStore:
     ) -> RecoveredCursor:
         """The cursor as its last accepted save left it.
 
-        A commit without our metadata was made by a Kafka tool and is taken as a seek. State of another life of the
-        topic or the subscription is ignored. `elsewhere` is what the group has that served it in the other way (see
-        `saved.newest`). Without any the checkpoint counts, then `start_offset`.
+        A commit without this product's metadata was made by a Kafka tool and counts as a seek. State of another
+        incarnation of the topic or the subscription is ignored. `elsewhere` is the commit of the group that served it
+        in the other way (see `saved_cursor.newest`). Without any the checkpoint counts, then `start_offset`.
 
-        Not `with_holes`: as if nothing were acknowledged above mark-delete. What says otherwise need not be readable;
-        it is left to housekeeping.
+        Not `with_holes`: as if nothing were acknowledged above mark-delete. Records of individual acknowledgements need
+        not be readable and are left to housekeeping.
 
         Raises:
             UnreadableCursor: metadata, marker or segment claims to be this cursor's and cannot be read.
@@ -222,14 +222,14 @@ class CursorStore:
     # Writing ------------------------------------------------------------------------------------------------------
 
     def take_over(self, identity: CursorIdentity, found: RecoveredCursor, deadline: Deadline) -> Save:
-        """The first save of a new owner: what was found, with a session that nobody had and the next version.
+        """The first save of a new owner: the recovered state, with an unused session and the next version.
 
         Its saves from then on have the lineage of `PartitionSaves.next_lineage`. Ledgers whose records another
         take-over of the same process may have named, too, are written anew (see `cursor.identity`).
 
         Raises:
             UnreadableCursor: such a ledger cannot be read any more.
-            StoreError: as `prepare`.
+            StoreError: see `prepare`.
         """
         lineage = identity.lineage(new_session(), found.version + 1, 0)
         with _unreadable(identity):
@@ -369,8 +369,8 @@ class CursorStore:
         self._segments.tombstone(identity, *saved.everything(), deadline)
 
     def forget_former(self, identity: CursorIdentity, metadata: CommitMetadata, deadline: Deadline) -> None:
-        """Tombstone what a commit or checkpoint of a former life refers to, and that session's checkpoint. For the
-        owner in this life: nobody recovers from it any more."""
+        """Tombstones the records of a commit or checkpoint of an earlier incarnation, and that session's checkpoint.
+        For the owner in this incarnation: no process recovers from them any more."""
         if metadata.marker_offset is not None:
             try:
                 marker, ref = self._segments.read_marker(identity, metadata.marker_offset, deadline)

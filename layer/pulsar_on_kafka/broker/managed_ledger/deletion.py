@@ -1,9 +1,9 @@
-"""The deletion worker judges each event that asks for a ledger's data to be deleted. Pure.
+"""The deletion worker judges each event that requests the deletion of a ledger's data. Pure.
 
-Anybody may publish such an event, and it may come late, twice, or after its sender died halfway. So nothing in it is
-believed: a range of a log goes only if the id itself says that it belongs to this life of this topic and partition, if
-the partition's list begins behind it, and if nobody needs it. Kafka deletes prefixes only, so what goes is everything
-below the ledger's end. Source: PIP-186.
+Any program may publish such an event, and it may arrive late, twice, or after its sender died halfway. So the event is
+not trusted: a range of a log is deleted only if the id itself belongs to this incarnation of this topic and partition,
+if the partition's list begins behind it, and if it is not needed. Kafka deletes prefixes only, so everything below the
+ledger's end is deleted. Source: PIP-186.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 
 DELETIONS_SHOWN: Final = 100
-"""A list of deletions shows so many, the oldest ones, unless it is told another number."""
+"""The default limit of a list of deletions, the oldest ones first."""
 
 
 class DeletionVerdict(str, Enum):
-    """DELETE: now, everything below an offset. DONE: it is gone already. WAIT: perhaps later; ask again. REFUSE: never;
-    whoever sent this was wrong."""
+    """DELETE: now, everything below an offset. DONE: it was deleted already. WAIT: perhaps later; judge again. REFUSE:
+    never; the event is wrong."""
 
     DELETE = "DELETE"
     DONE = "DONE"
@@ -58,7 +58,7 @@ class PartitionNow(NamedTuple):
 
 
 class PartitionDeleting(NamedTuple):
-    """Its topic is being deleted: nobody needs it, and its list says nothing any more."""
+    """The partition's topic is being deleted: it is not needed, and its list does not count."""
 
     place: LedgerPlace
     layout: LedgerLayout
@@ -75,7 +75,7 @@ PartitionState: TypeAlias = PartitionNow | PartitionDeleting | PartitionGone | N
 
 
 def deletes_by_ledger(deleting: TopicRecord) -> bool:
-    """Whether a topic has ledgers that are this project's to delete."""
+    """Whether a topic has ledgers that this project may delete."""
     return not deleting.bound and TopicName.parse(deleting.name).is_persistent
 
 
@@ -86,10 +86,11 @@ def judge(
 
     Args:
         topic: full name of the partitioned topic, as `partition` and `ledger_id` from the event.
-        now: the partition of that name as it is; None when no topic ever had it, or its data is not ours to delete.
+        now: the present partition of that name; None when no topic ever had it, or this project may not delete its
+            data.
         trusted: this process took the ledger off its list.
-        former: the incarnation of the topic's life before this one, 0 for none. Its Kafka topic went with its data,
-            perhaps before every deletion that was asked for in it had come to its turn.
+        former: the topic's previous incarnation, 0 for none. Its Kafka topic was deleted with its data, perhaps before
+            all deletions requested in it were handled.
     """
     try:
         fields = unpack_ledger_id(ledger_id)
@@ -98,7 +99,9 @@ def judge(
     if former and fields.incarnation == former:
         return Judgement(DeletionVerdict.DONE, f"life {former} of topic {topic} is gone with its data")
     if now is None:
-        return Judgement(DeletionVerdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of ours")
+        return Judgement(
+            DeletionVerdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of this product"
+        )
     if isinstance(now, PartitionGone):
         if fields.incarnation == now.incarnation:
             return Judgement(DeletionVerdict.DONE, f"topic {topic} is gone with its data")
@@ -107,7 +110,7 @@ def judge(
         )
     life = now.place.incarnation
     if (topic, partition) != (now.place.topic, now.place.partition):
-        raise ValueError(f"partition {partition} of {topic} was asked about, {now.place} was looked at")
+        raise ValueError(f"partition {partition} of {topic} was requested, {now.place} was read")
     if (fields.incarnation, fields.partition) != (life, partition):
         return Judgement(
             DeletionVerdict.REFUSE,

@@ -1,4 +1,4 @@
-"""Deletions are asked for in three plain topics of the system, used through the SDK; their messages are events.
+"""Deletions are requested in three plain topics of the system, used through the SDK; their messages are events.
 
 Source: PIP-186. All three have partitions from the start, so that no setting ever splits events over two topics, and
 their subscriptions from their beginnings, so that no event is older than its worker.
@@ -16,14 +16,14 @@ from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import LEDGERS, SYSTEM_NAMESPACE
 
 EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
-"""The topic on which deletions are asked for."""
+"""The topic of deletion requests."""
 WORKER: Final = "ledger-deletion-worker"
 """The subscription on it of those who delete."""
 MAINTENANCE: Final = "maintenance"
 
 
 def maintenance_group(instance: Instance) -> str:
-    """The group of those who maintain the lists: whoever is assigned partition i of `ledgers` maintains i."""
+    """The group of the lists' maintainers: the member with partition i of `ledgers` maintains i."""
     return instance.group(LEDGERS, MAINTENANCE)
 
 
@@ -75,7 +75,7 @@ class DeletionEvent(NamedTuple):
 
 
 def event_in(value: object) -> DeletionEvent | None:
-    """What a decoded message says; None when it is no event."""
+    """The event in a decoded message; None for any other message."""
     if not isinstance(value, PendingDeleteLedger):
         return None
     said: Any = value

@@ -35,12 +35,12 @@ def acknowledged_by_ttl(next_unacked: int, first_live: int) -> int | None:
 
 
 def unused_since(before: Mapping[str, Unused], marks: Mapping[str, str | None], now_ms: int) -> dict[str, Unused]:
-    """Since when each of these is unused, given what was known before.
+    """The time since when each of these is unused, from the previous result.
 
     Args:
-        marks: what changes with every use of each, None for what is in use just now.
+        marks: a value that changes with every use of each, None for those in use now.
 
-    What was used between two looks counts as used at the later one.
+    A use between two looks counts as a use at the later one.
     """
     found: dict[str, Unused] = {}
     for name, mark in marks.items():
@@ -60,7 +60,7 @@ class SubscriptionUse:
 
 
 def subscription_expired(use: SubscriptionUse, expiration_minutes: int, now_ms: int) -> bool:
-    """Whether a subscription has to go; never with 0 minutes, with consumers, or when it is replicated."""
+    """Whether a subscription has to be deleted; never with 0 minutes, with consumers, or when it is replicated."""
     if expiration_minutes <= 0 or use.connected or use.replicated:
         return False
     return now_ms - use.last_active_ms > expiration_minutes * MINUTE_MS
@@ -96,8 +96,8 @@ class TopicUse:
 def topic_expired(
     use: TopicUse, mode: InactiveTopicDeleteMode, max_inactive_s: int, retention_minutes: int, now_ms: int
 ) -> bool:
-    """Whether a topic has to go: it was not in use for `max_inactive_s`, and has no entries that retention keeps (-1:
-    for ever; else for so many minutes after its last use)."""
+    """Whether a topic has to be deleted: it was not in use for `max_inactive_s`, and has no entries that retention
+    keeps (-1: for ever; otherwise for this many minutes after its last use)."""
     if use.active(mode):
         return False
     unused_ms = now_ms - use.last_active_ms

@@ -1,10 +1,10 @@
 """A new subscription begins at the first ledger that is left, beside owners that take ledgers off their lists at the
 same time.
 
-Whoever makes one writes its record first, then looks at the lists here; an owner writes DELETING first, then looks at
-the subscriptions (`retirement.py`). So if the owner did not see the subscription, the subscription sees what is going,
-and begins behind it. Owners raise the first offset of an open ledger in the same order (`open_trimming.py`). What
-begins at the log's end need not look.
+The creator of a subscription writes its record first, then reads the lists here; an owner writes DELETING first, then
+reads the subscriptions (`retirement.py`). So if the owner did not see the subscription, the subscription sees the
+DELETING ledgers, and begins behind them. Owners raise the first offset of an open ledger in the same order
+(`open_trimming.py`). A subscription that begins at the log's end need not read them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FirstLedgersLeft:
         self._warned = False
 
     def starts(self, topic: Topic, starts: Mapping[int, int], deadline: Deadline) -> dict[int, int]:
-        """Those of these first offsets, by partition, that have to be higher, with what they have to be.
+        """The first offsets, by partition, that must be raised, with their new values.
 
         Call it when the record with `starts` has won. Without the right to read the lists there are none, with one
         warning: then a subscription may begin with messages that are deleted before it gets to them.

@@ -17,11 +17,11 @@ class LedgerInfo:
 
     Attributes:
         partition: Kafka's partition, 0 for a non-partitioned topic.
-        first_offset: the first one of it that Kafka still has.
-        end_offset: where its entries end now, exclusive.
+        first_offset: the first offset of it that Kafka still has.
+        end_offset: the present end of its entries, exclusive.
         size: estimated bytes of the entries below `measured_to`, before Kafka's compression.
-        size_error: 19 of 20 estimates are within so much of the truth; 0 for one that is exact.
-        measured_to: up to which offset, exclusive, the list says something; `first_offset` for a ledger that is not on
+        size_error: 19 of 20 estimates are within this distance of the true size; 0 for an exact one.
+        measured_to: the offset, exclusive, up to which the list is measured; `first_offset` for a ledger that is not on
             the list yet.
         first_publish_ms: Unix time of its first entry, 0 where that is not known.
         last_publish_ms: of its newest entry below `measured_to`, 0 where that is not known.

@@ -1,9 +1,9 @@
-"""Topics as the owners of their lists see them: which live, what their logs have, and how large a stretch is.
+"""Topics as the owners of their lists see them: live topics, their logs, and the size of a stretch.
 
-Kafka tells no client how many bytes a range of offsets has (its log directories are only known whole, and not to
+Kafka reports to no client the bytes of a range of offsets (its log directories are only known whole, and not to
 librdkafka). So a few runs of neighbouring records are read, one from each equal part of the stretch, at a place drawn
-for that stretch; the first and the last run lie at its ends, because their publish times are wanted. The spread of the
-runs' means says how far the estimate may be off. A stretch that is not larger than all runs together is read whole.
+for that stretch; the first and the last run lie at its ends, because their publish times are needed. The spread of the
+runs' means gives the error of the estimate. A stretch that is not larger than all runs together is read whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sampled(NamedTuple):
 
 
 def runs(start: int, end: int) -> list[tuple[int, int]]:
-    """The runs [first, end) to read of a stretch [start, end), in order; the same ones whenever they are asked for."""
+    """The runs [first, end) to read of a stretch [start, end), in order; the same ones at each call."""
     if end - start <= RUNS * RUN_OFFSETS:
         return [(start, end)] if end > start else []
     rng = Random(f"{start}-{end}")
@@ -57,7 +57,7 @@ def runs(start: int, end: int) -> list[tuple[int, int]]:
 
 
 def estimate(start: int, end: int, sampled: Sequence[Sampled]) -> Measured:
-    """What the records of `runs(start, end)` say of the whole stretch, whose offsets may have gaps."""
+    """The estimate for the whole stretch from the records of `runs(start, end)`; its offsets may have gaps."""
     asked = runs(start, end)
     if not sampled:
         return Measured(0, 0, 0, 0)
@@ -82,11 +82,11 @@ _AT_ONCE: Final = 100
 
 
 class KafkaDataTopics:
-    """Implements `DataTopics` from a picture of the cluster, which `look` takes for all state partitions at once.
+    """Implements `DataTopics` from a snapshot of the cluster, which `look` takes for all state partitions at once.
 
-    Cost: what is new in `topics` is read, and Kafka is asked three questions for each 2,000 topics and partitions. Take
-    it after owners took over, or a topic that a former owner knew already may seem gone. For one thread. Memory: the
-    picture, and 150 bytes for each record that is read of a hundred stretches (8 MB where each has 512).
+    Cost: a reading of new records in `topics`, and three requests to Kafka for each 2,000 topics and partitions. Take
+    it after owners took over, or a topic that a former owner knew already may seem deleted. For one thread. Memory: the
+    snapshot, and 150 bytes for each record that is read of a hundred stretches (8 MB where each has 512).
     """
 
     def __init__(self, topics: Topics, admin: KafkaAdmin, reader: RangeReader) -> None:
@@ -108,8 +108,8 @@ class KafkaDataTopics:
             self._seen[LEDGERS.partition_for(topic.name)].append(topic)
 
     def _living(self, records: Sequence[TopicRecord], deadline: Deadline) -> list[TopicLogs]:
-        """Of a topic that Kafka does not tell of now nothing is known, which is no reason to forget its lists. Where
-        another Kafka topic has its place, its life is over."""
+        """The live topics. A topic that Kafka does not report now keeps its lists. Where another Kafka topic has its
+        place, its incarnation has ended."""
         described = self._admin.describe_topics([record.kafka_topic for record in records], deadline)
         alive = [
             record

@@ -66,15 +66,15 @@ class LedgerListChange:
 def changes(
     listed: Sequence[Ledger], place: LedgerPlace, layout: LedgerLayout, log: LogRange, *, look_again: bool = False
 ) -> list[LedgerListChange]:
-    """Changes after which the list says what Kafka has; in the order of the log.
+    """Changes that bring the list in line with Kafka; in the order of the log.
 
     Args:
         listed: the partition's list, in order.
-        layout: that of the topic's life which `place` names.
+        layout: that of the topic's incarnation in `place`.
         look_again: open ledgers that have grown at all are measured, not only those that have grown enough.
 
     Ledgers below the first one on the list are not put on it again: they were taken off it. A list that was empty
-    begins at the log's start. So whoever writes only some of the changes writes the first ones of each partition.
+    begins at the log's start. So a partial write must write the first changes of each partition.
     """
     found: list[LedgerListChange] = []
     open_index = log.end // layout.entries_per_ledger

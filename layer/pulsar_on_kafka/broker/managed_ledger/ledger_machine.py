@@ -1,14 +1,14 @@
 """The lists of ledgers of one partition of `ledgers`, as a fold over it. Pure.
 
-The owner of the partition, readers in other processes and tools all fold with this, so they agree:
+The owner of the partition, readers in other processes and tools all use this fold, so they agree:
 
 * A record counts if it is valid by the fence (`statelog/take_over.py`): no TAKEOVER of a higher version before it.
-* Of a ledger's valid records the last one in the log counts. Each has a key of its own, so nobody's late record makes
+* Of a ledger's valid records the last one in the log counts. Each has a key of its own, so no late record makes
   compaction drop another one.
 * REMOVED takes a ledger off its list like any other change, so a former owner cannot do it any more; tombstones only
   follow: of records that a later valid one has replaced, and of a REMOVED that is the last that is left.
 
-An owner whose append has an unknown outcome takes over anew: what arrives late is then void.
+An owner whose append has an unknown outcome takes over anew: late records are then void.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ FOLLOWS: Final = frozenset(
         (LedgerState.DELETING, LedgerState.REMOVED),
     }
 )
-"""What an owner may write after what (None: it is not listed). Folding does not judge it: what is valid counts."""
+"""The changes that an owner may write after each state (None: it is not listed). Folding does not check them: every
+valid record counts."""
 
 
 class LedgerLists:
@@ -59,7 +60,7 @@ class LedgerLists:
         self._state_partition = state_partition
         self._fence = TakeOverFence()
         self._records: dict[int, dict[bytes, LedgerRecord]] = {}
-        """Of each ledger the valid records by key, in log order: the last one counts."""
+        """The valid records of each ledger by key, in log order: the last one counts."""
         self._homes: dict[bytes, int] = {}
         self._places: dict[LedgerPlace, set[int]] = {}
         """The ledgers that are listed."""
@@ -160,7 +161,7 @@ class LedgerLists:
         return Ledger(ledger_id, _last(records))
 
     def to_clean(self, owner: Owner) -> list[bytes]:
-        """Keys that `owner` should tombstone now; empty for anyone else. Ask again when they are read back."""
+        """Keys that `owner` should tombstone now; empty for any other owner. Call again after they are read back."""
         if owner != self._fence.owner:
             return []
         return [*self._replaced, *self._alone, *self._fence.to_clean(owner)]

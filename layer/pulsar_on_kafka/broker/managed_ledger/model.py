@@ -17,7 +17,7 @@ class LedgerPlace(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """A ledger, and what its list says of it."""
+    """A ledger with the data of its list."""
 
     id: int
     record: LedgerRecord

@@ -1,8 +1,8 @@
 """The owner of one partition of `ledgers`: keeps the lists of all topics in it true, in turns.
 
-A turn reads the log to its end, stops if somebody else took over, asks Kafka what the topics' logs have, and writes the
-ledgers that have to change. Nothing rests on a list being fresh: what it says of a log is what the log said some time
-ago, and every turn starts from both. So a turn that fails is simply the next one's work.
+A turn reads the log to its end, stops if another process took over, requests the topics' offsets from Kafka, and writes
+the changed ledgers. Lists may be stale: every turn starts from the list and the log. So a turn that fails is simply the
+next one's work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pulsar_on_kafka_mapping.state.state_topics import LEDGERS, StateTopic
 _log: Final = logging.getLogger(__name__)
 
 MAX_CHANGES: Final = 2_000
-"""Of one turn; what is left follows in the next ones."""
+"""The limit of changes in one turn; the rest follows in the next ones."""
 MAX_TOMBSTONES: Final = 20_000
 FULL_CHECK_INTERVAL_MS: Final = 900_000
 _NEVER: Final = Deadline.never()
@@ -89,7 +89,7 @@ class LedgerTurn(NamedTuple):
 
 
 class LedgerOwner:
-    """For one thread. Memory: `LedgerLists`, and what `DataTopics.living` gives during a turn."""
+    """The owner, for one thread. Memory: `LedgerLists`, and the result of `DataTopics.living` during a turn."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class LedgerOwner:
 
     @property
     def owner(self) -> Owner | None:
-        """Who this is; None as long as it has not taken over, and after it was fenced."""
+        """The owner identity; None before the take-over, and after it was fenced."""
         return self._log.owner
 
     def take_over(self, deadline: Deadline) -> None:
@@ -135,15 +135,15 @@ class LedgerOwner:
         return encode_key(key), encode_ledger_value(mine.version, MaintenanceTakenOver())
 
     def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> LedgerTurn:
-        """Bring the lists in line with Kafka's logs, as far as `MAX_CHANGES` goes.
+        """Brings the lists in line with Kafka's logs, with up to `MAX_CHANGES`.
 
         Args:
-            measuring: once it has passed no more ledgers are measured; the next turn goes on.
+            measuring: after it no more ledgers are measured; the next turn continues.
 
         Raises:
-            Fenced: somebody else owns them, or an append has an unknown outcome: take over, if it still is this
-                process's business.
-            Corrupt: a record of the log cannot be read. Other LayerErrors pass: the next turn goes on.
+            Fenced: another process owns them, or an append has an unknown outcome: take over, if Kafka still assigns
+                them here.
+            Corrupt: a record of the log cannot be read. Other LayerErrors pass: the next turn continues.
         """
         lists = self._log.judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
@@ -170,8 +170,8 @@ class LedgerOwner:
         return LedgerTurn(len(topics), written, self._clean(self._log.judged(deadline), deadline), written < len(due))
 
     def lists(self, deadline: Deadline) -> LedgerLists:
-        """The lists at an end that was asked for after this call was made. What this owner wrote before is in them, so
-        it may act on it. Raises: as `turn`."""
+        """The lists at an end that was taken after this call began. This owner's earlier writes are in them, so it may
+        act on them. Raises the errors of `turn`."""
         return self._log.judged(deadline)
 
     def restate(self, ledgers: Iterable[Ledger], state: LedgerState, deadline: Deadline) -> None:
@@ -182,8 +182,8 @@ class LedgerOwner:
             self._append(records[begin : begin + _APPENDED_AT_ONCE], deadline)
 
     def _write(self, due: Sequence[_Due], deadline: Deadline, measuring: Deadline) -> tuple[int, int]:
-        """How many were written, and how many were looked at: the first ones. They are appended as they come, so that
-        what is measured is kept when time is over."""
+        """The numbers of written and of examined changes: the first ones. They are appended as they are made, so that
+        measurements are kept at the deadline."""
         written = 0
         self._waits.clear()
         for begin in range(0, len(due), _APPENDED_AT_ONCE):
@@ -280,7 +280,7 @@ def _anew(lists: LedgerLists, topics: Iterable[TopicLogs]) -> Iterator[_Due]:
 
 
 def _as_before(change: LedgerListChange, before: Ledger | None) -> LedgerListChange:
-    """What Kafka cannot tell of a ledger that was listed."""
+    """The change with the data of a listed ledger that Kafka does not have."""
     if before is None:
         return change
     record = replace(change.record, properties=before.record.properties)

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
 )
 
 EVICTION_TARGET: Final = 0.9
-"""Eviction goes on until so much of the limit is left."""
+"""Eviction continues until this share of the limit is left."""
 
 
 class QuotaAction(str, Enum):
@@ -54,7 +54,7 @@ class BacklogQuota:
 
 
 class Exceeded(NamedTuple):
-    """A limit of a partition that is exceeded. `limit` says in words which."""
+    """A limit of a partition that is exceeded. `limit` describes it in words."""
 
     action: QuotaAction
     by_time: bool
@@ -100,15 +100,15 @@ class Quotas:
 def evicted_by_size(
     cursors: Mapping[str, int], end: int, bytes_from: Callable[[int], int], limit_bytes: int
 ) -> dict[str, int]:
-    """Where subscriptions have to be set to (the next offset of each that moves), so that the backlog falls to 90 %.
+    """New positions of subscriptions (the next offset of each that moves), with which the backlog falls to 90 %.
 
     Args:
         cursors: mark-delete + 1 of each durable subscription.
         end: the log's end.
-        bytes_from: about how many bytes lie between an offset and the end.
+        bytes_from: the approximate bytes between an offset and the end.
 
-    As Pulsar, time after time the slowest subscription skips the share of its entries that is too much, until the
-    backlog is small enough, or it stays the slowest one.
+    As in Pulsar, the slowest subscription repeatedly skips the excess share of its entries, until the backlog is small
+    enough, or it stays the slowest one.
     """
     now = dict(cursors)
     target = EVICTION_TARGET * limit_bytes

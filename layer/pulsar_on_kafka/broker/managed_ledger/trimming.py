@@ -1,14 +1,14 @@
 """Trimming removes ledgers that are neither needed nor retained: Pulsar's rules. Pure.
 
-Source: `ManagedLedgerImpl.internalTrimLedgers` of Pulsar 4.0.7. From the oldest ledger on, as long as each of them lies
-before whatever still needs the log, and is older than the retention time, or not needed to have the retention size.
-Never the one that is written to, nor the last one of the list: where no ledger is listed nobody knows which ones were
-taken off. Differs from Pulsar in three points, each on the side of keeping:
+Source: `ManagedLedgerImpl.internalTrimLedgers` of Pulsar 4.0.7. It removes ledgers from the oldest on, while each lies
+below all needs of the log, and is older than the retention time or beyond the retention size. The open ledger and the
+last one of the list are never removed: an empty list would not show which ledgers were taken off. Differs from Pulsar
+in three points, each on the side of keeping:
 
 * A ledger's age is that of its youngest message, not the time since it was closed, so that a message stays readable for
-  the retention time also if its ledger was closed early (and the answer can be had from Kafka again at any time).
-* Sizes are estimates: what is kept counts with the least that it can be.
-* Compacted reading folds the log itself, so nothing goes from a partition that was compacted.
+  the retention time also if its ledger was closed early (and Kafka can return it again at any time).
+* Sizes are estimates: retained ledgers count with the lower bound.
+* Compacted reading folds the log itself, so a compacted partition is never trimmed.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Rollover:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Those who still need a partition's log, each by the first offset that it needs.
+    """The needs of a partition's log, each as the first offset that is needed.
 
     Attributes:
         cursors: of durable subscriptions, those that copy to other clusters among them: mark-delete + 1.
         transactions: lower bounds of open transactions: none of their records lies below.
         unsealed: lower bounds of aborted transactions whose records are not all known.
-        sequences: from where on the next holder of a producer's name reads which sequence ids were stored.
+        sequences: the offset from which the next holder of a producer's name reads the stored sequence ids.
         compacted: compacted reads fold what is in the log.
     """
 
@@ -81,7 +81,7 @@ class Needs:
     compacted: bool = False
 
     def first_needed(self) -> int | None:
-        """The first offset that anybody needs; None for nobody: without subscriptions only retention keeps."""
+        """The first needed offset; None without needs: without subscriptions only retention keeps messages."""
         if self.compacted:
             return 0
         needed: Iterable[int] = (
@@ -118,7 +118,7 @@ def trimmable(ledgers: Sequence[Ledger], retention: Retention, needs: Needs, fir
 
 
 def is_full(ledger: Ledger, rollover: Rollover, now_ms: int) -> bool:
-    """Whether Pulsar would have closed an open ledger with these messages; False where they were not looked at yet."""
+    """Whether Pulsar would have closed an open ledger with these messages; False where they were not measured yet."""
     record = ledger.record
     return (
         0 < record.first_publish_ms <= now_ms - rollover.max_minutes * MINUTE_MS
@@ -130,11 +130,11 @@ def is_full(ledger: Ledger, rollover: Rollover, now_ms: int) -> bool:
 def open_trim(
     ledger: Ledger, log_end: int, retention: Retention, first_young: int, rollover: Rollover, first_recent: int
 ) -> int:
-    """Up to where, exclusive, the ledger that is written to may go, if nobody needs it; nothing goes where that is its
-    first offset, or less.
+    """The offset, exclusive, up to which the open ledger may be trimmed, if it is not needed; nothing is trimmed where
+    that is its first offset, or less.
 
     Args:
-        first_young: as for `trimmable`.
+        first_young: see `trimmable`.
         first_recent: offset of the first message that is younger than `rollover` lets a ledger become; the log's end
             when none is.
     """

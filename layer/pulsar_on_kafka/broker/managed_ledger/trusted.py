@@ -1,4 +1,4 @@
-"""Ledgers that this process itself took off their lists: whoever deletes their data need not look that up.
+"""Ledgers that this process itself took off their lists: the deletion of their data needs no look-up.
 
 The cache dies with the process, and forgets its oldest ledgers first.
 """
@@ -21,7 +21,7 @@ class TrustedLedgers:
         self._lock = threading.Lock()
 
     def add(self, ledger_ids: Iterable[int]) -> None:
-        """What their owner read back as off the list."""
+        """Adds ledgers that their owner read back as off the list."""
         with self._lock:
             for ledger_id in ledger_ids:
                 self._ids.pop(ledger_id, None)

@@ -1,8 +1,9 @@
-"""Members of Kafka's groups whose process is dead, or that were closed and could not say so: they leave at once.
+"""Removes members of Kafka's groups whose process is dead, or that were closed without LeaveGroup, before the session
+time-out.
 
-Kafka hears of a death when the member's session is over, 6 s later; until then nobody gets its partitions. Who lives on
-the same machine knows sooner (`base.processes`) and says good-bye in its name (`GoodByes`): another member,
-or whoever joins next. Kafka refuses every commit of a member that left so, as after its session.
+Kafka detects a death by the session time-out, 6 s later; until then its partitions have no owner. Another member on the
+same machine, or the next one to join, detects it sooner (`base.processes`) and sends LeaveGroup in its name
+(`GoodByes`). Kafka then refuses every commit of the removed member, as after its session.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 _log: Final = logging.getLogger(__name__)
 
 LOOK_S: Final = 0.1
-"""How often `/proc` is asked whether somebody died."""
+"""The interval of checks of `/proc` for dead processes."""
 NEXT: Final = 3
-"""How many of a group's processes on this machine each one watches: those behind it, by name, in a ring. If all three
-die, who watches them sees to everybody else that died."""
+"""The number of a group's processes on this machine that each one watches: those behind it, by name, in a ring. If all
+three die, their watcher checks all other dead processes too."""
 _ANSWER_S: Final = 2.0
 _SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
 _SETTLED_S: Final = 0.5
-"""How long after a rebalance the group is looked at: others may join or leave at the same moment."""
+"""The delay of a check after a rebalance: other members may join or leave at the same moment."""
 _RETRY_INTERVAL_S: Final = 0.3
 _PREPARE_AFTER_S: Final = 5.0
 
@@ -59,7 +60,7 @@ def watched_by(own: str, processes: Iterable[str]) -> tuple[str, ...]:
 
 
 class Departures:
-    """Those of the groups that this process is a member of. Thread-safe; a thread looks while there are any.
+    """Watches the groups of this process. Thread-safe; one thread checks while there are any memberships.
 
     Memory: for each membership the names of up to three processes.
     """
@@ -74,7 +75,7 @@ class Departures:
         self._prepare_s: float | None = None
         self._prepared = False
         self._unable = ""
-        """Why no good-byes can be said."""
+        """The reason why LeaveGroup cannot be sent."""
 
     def local_peers(self, group_id: str, client_id: str) -> LocalPeers:
         """The company of the member that this process will be in the group with this client id."""
@@ -85,12 +86,13 @@ class Departures:
         self._worker.end()
 
     def see_off(self, group_id: str, *, besides: str = "") -> tuple[GroupMember, ...]:
-        """Have who is over leave the group, `besides` a member with that client id. Gives who stays.
+        """Removes dead members from the group, and `besides` a member with that client id. Returns the remaining
+        members.
 
-        Kafka has 2 s to tell the members, and then 6 s to let them go, after which it does so unasked.
+        Kafka has 2 s to list the members, and then 6 s to remove them, after which the session time-out does so.
 
         Raises:
-            LayerError: the group cannot be asked, or does not let them go.
+            LayerError: the group does not reply, or does not remove them.
         """
         members = self._groups.describe_group(group_id, Deadline.after(_ANSWER_S)).members
         over = [member for member in members if member.client_id == besides or is_over(member.client_id)]
@@ -101,7 +103,7 @@ class Departures:
             except (errors.NotSupportedYet, errors.NotAuthorized) as failure:
                 self._cannot(failure)
             else:
-                _log.info("group=%s said good-bye for %d members that are over", group_id, len(over))
+                _log.info("group=%s removed %d dead members", group_id, len(over))
         return tuple(member for member in members if member not in over)
 
     def watch(self, local_peers: LocalPeers) -> None:
@@ -136,7 +138,7 @@ class Departures:
         return LOOK_S
 
     def look(self, all_local_peers: Sequence[LocalPeers]) -> None:
-        """Take members that died out of their groups, and learn whom to watch where members came or went."""
+        """Removes members that died from their groups, and updates the watched processes after membership changes."""
         now_s = self.now_s()
         watched = {process for local_peers in all_local_peers for process in local_peers.watched}
         dead = {process for process in watched if is_dead_process(process)}
@@ -147,7 +149,7 @@ class Departures:
             self._prepare(now_s)
 
     def _prepare(self, now_s: float) -> None:
-        """Not while programs start."""
+        """Loads what LeaveGroup needs, but not while programs start."""
         if self._prepare_s is None:
             self._prepare_s = now_s + _PREPARE_AFTER_S
         if now_s < self._prepare_s:
@@ -160,14 +162,15 @@ class Departures:
 
 
 class LocalPeers:
-    """The other members of a group, told of what one member of this process sees. All but `changed` may ask Kafka."""
+    """The other members of a group, updated by one member of this process. All methods except `changed` may send
+    requests to Kafka."""
 
     def __init__(self, departures: Departures, group_id: str, client_id: str) -> None:
         self._departures = departures
         self._group_id = group_id
         self._client_id = client_id
         self.due_s = math.inf
-        """When to look at the group, by the monotonic clock."""
+        """The time of the next check of the group, by the monotonic clock."""
         self.watched: tuple[str, ...] = ()
         """Processes of this machine."""
 
@@ -181,8 +184,8 @@ class LocalPeers:
         self.due_s = self._departures.now_s() + random.uniform(_SETTLED_S, 2 * _SETTLED_S)
 
     def left(self) -> None:
-        """This member was closed. While it was waiting for an assignment it could not tell Kafka so: the coordinator's
-        broker reads the next request of a connection when it has answered the one before."""
+        """Handles the closing of this member. While it was waiting for an assignment it could not send LeaveGroup: the
+        coordinator's broker reads the next request of a connection after the reply to the one before."""
         self._departures.forget(self)
         try:
             self._departures.see_off(self._group_id, besides=self._client_id)

@@ -1,15 +1,16 @@
-"""Offsets of groups that have no members, changed from what was read or not at all.
+"""Changes offsets of groups without members by compare-and-set.
 
-Kafka takes the offsets of such a group from anybody, and two who read, change and write lose the work of one. Here each
-subscription has an *author* (a transactional id): only one transaction of an author's is under way, and the next one
-ends it. So a change goes like this:
+Kafka accepts the offsets of such a group from any client, and two concurrent read-change-write cycles lose one change.
+Here each subscription has an *author* (a transactional id): an author has only one transaction under way, and the next
+one ends it. A change has these steps:
 
-1. what the groups have is read, once nothing is under way;
-2. the new offsets are put into a transaction: from now on whoever joins, and reads settled offsets, waits for its end;
-3. nobody is a member, and the groups still have what was read (what is under way does not show): it is committed.
+1. the groups' offsets are read, once no change is under way;
+2. the new offsets are put into a transaction: from now on joining members, which read settled offsets, wait for its
+   end;
+3. if no group has a member, and their offsets are unchanged (pending ones do not show), the transaction is committed.
 
-A member that was there before 2 is seen in 3, or what it saved before it left is; one that comes after 2 reads what 3
-leaves. Another author's change is over before 2, and seen in 3, or it ends this one.
+A member from before 2 is seen in 3, or its last save is; a member that joins after 2 reads the result of 3. Another
+author's change ends before 2, and is seen in 3, or it ends this one.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
 
 GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]
-"""By group and partition."""
+"""Offsets by group and partition."""
 FoundOffsets = Mapping[str, Mapping[int, CommittedOffset | None]]
 """The same, with None for those without a commit."""
 
 _PATIENCE_S: Final = 1.0
-"""How long somebody else's change may take before it is ended: its author was stopped, or died."""
+"""The longest wait for another process's change before it is ended: its author was paused, or died."""
 _LOOK_EVERY_S: Final = 0.02
 _ABORT_S: Final = 2.0
 _MAX_KEPT: Final = 4
@@ -106,13 +107,13 @@ class IdleOffsets:
         *,
         check: Callable[[Deadline], None] = lambda deadline: None,
     ) -> None:
-        """Commit what is `wanted` if the groups still have what was `found`, of every partition that `wanted` rests on,
-        and no members; a group that has none of them is in it, too. `check` raises when something else forbids it.
+        """Commits `wanted` if the groups still have the offsets `found`, of every partition that `wanted` depends on,
+        and no members; a group without offsets is included, too. `check` raises when another condition forbids it.
 
         Raises:
-            SubscriptionBusy: somebody is a member. Nothing is changed, nor with any other error but the next.
-            Fenced: somebody has changed it, or is about to.
-            CommitOutcomeUnknown: it counts, or does not.
+            SubscriptionBusy: a group has a member. Nothing is changed, nor with any other error except the next two.
+            Fenced: another process has changed the offsets, or is about to.
+            CommitOutcomeUnknown: the change took effect, or did not.
         """
         with self._turn(author, deadline):
             writer = self._put(author, topic, wanted, deadline)
@@ -130,7 +131,7 @@ class IdleOffsets:
             self._keep(author, writer)
         if refusal is not None:
             raise refusal
-        with suppress(errors.StoreError):  # it counts; whoever reads after this call is to see it
+        with suppress(errors.StoreError):  # the commit counts; readers after this call must see it
             for group, offsets in wanted.items():
                 self._patiently(group, topic, list(offsets), deadline)
 
@@ -202,7 +203,7 @@ class IdleOffsets:
     def _refusal(
         self, topic: str, found: FoundOffsets, check: Callable[[Deadline], None], deadline: Deadline
     ) -> errors.LayerError | None:
-        """Members are asked for before offsets: who came and went saved something."""
+        """Members are read before offsets: a member that left in between saved offsets."""
         try:
             check(deadline)
             for group in found:
@@ -211,7 +212,7 @@ class IdleOffsets:
             for group, before in found.items():
                 now = self._groups.committed(group, topic, sorted(before), deadline)
                 if any(now.get(partition) != commit for partition, commit in before.items()):
-                    return errors.Fenced(f"somebody else has changed the offsets of group {group}")
+                    return errors.Fenced(f"another process has changed the offsets of group {group}")
         except errors.LayerError as failure:
             return failure
         return None

@@ -1,7 +1,7 @@
 """LeaveGroup in the name of members whose processes are dead. librdkafka has no call for that, kafka-python has.
 
-Kafka takes it from anybody with Read on the group, as members have. kafka-python takes a third of a second to load and
-10 MB, so it is loaded by whoever may have something to say.
+Kafka accepts it from any client with Read on the group, as members have. kafka-python takes a third of a second to load
+and 10 MB, so only processes that may need it load it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class GoodByes:
         self._options = options
 
     def prepare(self) -> None:
-        """Load what `send` needs.
+        """Loads the modules for `send`.
 
         Raises:
-            NotSupportedYet: kafka-python is not installed, or lacks what these options ask for.
+            NotSupportedYet: kafka-python is not installed, or lacks what these options require.
         """
         self._connection()
 
@@ -35,12 +35,12 @@ class GoodByes:
         return connection(self._options)
 
     def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None:
-        """Have the group go on without these members. Who is no member any more is passed over.
+        """Removes these members from the group. Former members are ignored.
 
         Raises:
             NotSupportedYet: see `prepare`.
             NotAuthorized: this client may not read the group.
-            StoreError: Kafka did not answer, or said no.
+            StoreError: Kafka did not reply, or refused.
         """
         reached = self._connection()
         from pulsar_on_kafka.kafka.groups.leave_group import leave

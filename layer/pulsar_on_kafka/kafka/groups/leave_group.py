@@ -51,7 +51,7 @@ def connection(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leave(reached: Mapping[str, Any], group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None:
-    """Ask the group's coordinator to remove these members, with a client of its own."""
+    """Requests the removal of these members from the group's coordinator, with a client of its own."""
     wait_ms = max(1, round(deadline.remaining_s() * 1000))
     what = f"leaving group {group_id}"
     try:

@@ -31,8 +31,8 @@ MAX_COMMIT_BYTES: Final = 512 * 1024
 """One commit's records must fit one batch of the offsets topic (1 MB by default), or it is refused whole."""
 
 ANSWER_S: Final = 20.0
-"""How long a commit's answer is waited for. Where a coordinator's broker stopped and came back, librdkafka (2.16) may
-owe the answer for ever: `rd_kafka_commit_queue` was seen waiting for minutes beside a broker that was back."""
+"""The time-out of a commit's reply. After a coordinator's broker stopped and returned, librdkafka (2.16) may never
+return the reply: `rd_kafka_commit_queue` was seen waiting for minutes although the broker was back."""
 
 _COMMIT_RECORD_OVERHEAD: Final = 200
 
@@ -50,7 +50,7 @@ class GroupCallbacks:
     committed: Callable[[errors.LayerError | None], None]
     """The outcome of the last `commit_async`."""
     begins: Callable[[int], bool] = lambda partition: True
-    """Whether an assigned partition is to be fetched at once; otherwise it is paused until `resume`."""
+    """Whether to fetch an assigned partition at once; otherwise it is paused until `resume`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class _SentCommit:
 class GroupConsumer(OfOneProcess):
     """A member of group `group_id` that reads one topic, or `only` one partition of it.
 
-    With `only` the group shares all partitions out, and its other ones are nobody's business.
+    With `only` the group assigns all partitions, and its other ones are ignored.
 
-    When a commit is not answered within 20 seconds the membership is lost, and `poll` begins another one: what is
-    owed may be sent late, so nothing newer may have been committed in the same membership then. Once its member has
-    left Kafka refuses it.
+    When a commit gets no reply within 20 seconds the membership is lost, and `poll` begins another one: the commit may
+    be sent late, so the same membership must not commit anything newer. Kafka refuses the late commit once its member
+    has left.
 
     Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
     """
@@ -90,16 +90,16 @@ class GroupConsumer(OfOneProcess):
         """The last `commit_async`, until it is answered."""
         self._sent_s = 0.0
         self._not_answered = False
-        """A commit for which somebody waited in vain."""
+        """Whether a caller waited in vain for a commit."""
         self._unheard: list[_SentCommit] = []
         """Commits of a callback: their answers come out of a later poll."""
         self._resent = ResentCommits(int(config["retry.backoff.ms"]))
         self._unheard_since_s = 0.0
-        """When that callback ended."""
+        """The end of that callback."""
         self._rebalancing = False
         """Inside of `assigned` or `revoked`."""
         self._left = False
-        """This ended with an answer that is owed."""
+        """Whether this membership ended with an outstanding reply."""
         self._config = config
         self._group_id = str(config["group.id"])
         self._handle = self._join(reserved=reserved)
@@ -149,7 +149,7 @@ class GroupConsumer(OfOneProcess):
             self._unassign(served)
 
     def _is_current(self, handle: Consumer) -> bool:
-        """Not a membership that was given up, which ends in another thread."""
+        """Whether the handle is current: not of an abandoned membership, which ends in another thread."""
         return handle is self._handle and not self._left
 
     @contextmanager
@@ -192,7 +192,9 @@ class GroupConsumer(OfOneProcess):
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
         if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
             return errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {error.str()}")
-        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # refused, as any other one: the heartbeat tells the member
+        if (
+            error.code() == KafkaError.GROUP_ID_NOT_FOUND
+        ):  # refused, as any other commit: the heartbeat reports the loss to the member
             return errors.StoreError(f"commit of group {self._group_id}: {error.str()} ({error.name()})")
         return translate(error, f"commit of group {self._group_id}", *self._needed())
 
@@ -200,7 +202,7 @@ class GroupConsumer(OfOneProcess):
         return on_topic("Read", self._topic), on_group("Read", self._group_id)
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]:
-        """What comes, up to `limit` records and other events; rebalance callbacks run in here."""
+        """The next events, up to `limit` records and other events; rebalance callbacks run in here."""
         if self._is_owed():
             _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
             former = self._handle
@@ -271,14 +273,14 @@ class GroupConsumer(OfOneProcess):
                 self._note_answer(part, sent_s, outcome)
 
     def _commit_and_wait(self, commits: Mapping[int, CommittedOffset]) -> Sequence[TopicPartition]:
-        """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit."""
+        """Commits in a thread that is abandoned if no reply arrives: librdkafka takes no time limit."""
         answered: Future[Sequence[TopicPartition]] = Future()
         offsets = self._offsets(commits)
 
         def commit() -> None:
             try:
                 answered.set_result(self._commit_here(offsets))
-            except Exception as failure:  # whoever waits for it raises it
+            except Exception as failure:  # the waiting caller raises it
                 answered.set_exception(failure)
 
         aside("pok-commit", commit)
@@ -289,15 +291,16 @@ class GroupConsumer(OfOneProcess):
             raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: no answer in time") from late
 
     def _commit_in_callback(self, commits: Mapping[int, CommittedOffset]) -> None:
-        """Inside of a callback of the group no answer can be heard in a limited time: another thread's commit waits for
-        the callback's end, and polling in it ends the process. So it is sent, and what the group has is asked for
-        behind it, on the same connection, for 20 seconds.
+        """Inside of a callback of the group no reply can be received within a time limit: another thread's commit waits
+        for the callback's end, and polling in it ends the process. So the commit is sent, followed by a request for the
+        group's offsets on the same connection, for 20 seconds.
 
-        The answer itself comes out of a later poll. Where it does not come within 20 seconds of the callback's end, or
-        where the group could not be asked, the membership is lost as with any other commit that is not answered.
+        A later poll returns the reply itself. Without it within 20 seconds of the callback's end, or without the
+        group's offsets, the membership is lost as with any other unanswered commit.
 
         Raises:
-            CommitOutcomeUnknown: the group does not have it, which is a refusal, but for a commit that is sent again.
+            CommitOutcomeUnknown: the group does not have the commit, which is a refusal, except for a commit that is
+                resent.
         """
         for part in split_commits(commits):
             sent = _SentCommit(part, time.monotonic())
@@ -324,7 +327,7 @@ class GroupConsumer(OfOneProcess):
     def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Send a commit; its outcome comes to `callbacks.committed` from a later poll. One at a time, one part only."""
         self._refuse_if_owed()
-        self._resent.answered(self._under_way, 0.0, known=False)  # nobody waited for it
+        self._resent.answered(self._under_way, 0.0, known=False)  # no caller waited for it
         self._under_way, self._sent_s = dict(commits), time.monotonic()
         try:
             self._handle.commit(offsets=self._offsets(commits), asynchronous=True)
@@ -336,7 +339,7 @@ class GroupConsumer(OfOneProcess):
         return [TopicPartition(self._topic, p, c.kafka_offset, c.metadata) for p, c in commits.items()]
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now."""
+        """(log start, high watermark) as the leader reports now."""
         return watermarks(self._handle, KafkaPartition(self._topic, partition), timeout_s, self._needed())
 
     def known_end(self, partition: int) -> int:
@@ -361,9 +364,9 @@ class GroupConsumer(OfOneProcess):
         self._handle.resume([TopicPartition(self._topic, partition) for partition in partitions])
 
     def close(self) -> None:
-        """Leave the group; `revoked` runs in here for what is still assigned.
+        """Leaves the group; `revoked` runs in here for assigned partitions.
 
-        It runs before librdkafka is told to leave, not inside of that, where it could ask the group for nothing.
+        It runs before librdkafka leaves, not inside of that, where it could send no request to the group.
         """
         if self._left or not handles.is_ours(self._handle):
             return
@@ -384,7 +387,7 @@ class GroupConsumer(OfOneProcess):
 
 
 def _leave(handle: Consumer) -> None:
-    """In a thread of its own: librdkafka may take the session's time."""
+    """Leaves in a thread of its own: librdkafka may take the session's time."""
 
     def leave() -> None:
         handle.close()

@@ -1,8 +1,9 @@
 """Changes the offsets of groups without members in transactions of Kafka, of which one at a time is under way.
 
-A group without members takes offsets from anybody, in any order. A transaction gives them one: who opens an author's
-next one ends that before it, whoever has that, and from then on Kafka refuses it. Only offsets are in them, no records.
-Source: KIP-98 (fencing by transactional id), KIP-447 (offsets that wait for a transaction are not stable).
+A group without members accepts offsets from any client, in any order. Transactions give them an order: opening an
+author's next transaction ends the previous one in any process, and from then on Kafka refuses it. Only offsets are in
+them, no records. Source: KIP-98 (fencing by transactional id), KIP-447 (offsets that wait for a transaction are not
+stable).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class OffsetWriter(OfOneProcess):
             self._repeated = False  # a copy of what was sent so far only ends this writer
 
     def put(self, topic: str, changes: Mapping[str, Mapping[int, CommittedOffset]], deadline: Deadline) -> None:
-        """Have these groups (by group, partition) keep these offsets until `commit` or `abort`.
+        """Puts these offsets (by group, partition) into the transaction, until `commit` or `abort`.
 
         Raises:
             Fenced: another writer of this author has begun.
@@ -102,13 +103,14 @@ class OffsetWriter(OfOneProcess):
             ) from failure
 
     def abort(self, deadline: Deadline) -> None:
-        """Raises StoreError: it goes on until Kafka's time-out, or until the next writer; it will not be committed."""
+        """Aborts the transaction. Raises StoreError: it stays open until Kafka's time-out, or until the next writer; it
+        will not be committed."""
         with self._translated(f"giving up a change of {self._author}"):
             self._opened().abort_transaction(_seconds(deadline))
 
     def may_have_repeated(self) -> bool:
-        """Whether a connection failed since it was opened: librdkafka sends unanswered requests again on another one,
-        and both copies may arrive."""
+        """Whether a connection failed since the opening: librdkafka resends unanswered requests on another one, and
+        both copies may arrive."""
         if self._handle is None or not handles.is_ours(self._handle):
             return True
         self._handle.poll(0)

@@ -1,8 +1,8 @@
-"""Kafka's own topic of consumer groups, `__consumer_offsets`: what groups have committed, and who is in them. Pure.
+"""Decodes Kafka's own topic of consumer groups, `__consumer_offsets`: commits and members of groups. Pure.
 
-Whoever may read it learns of every group's commits as they come, where asking Kafka takes a request for each group.
-Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue and ConsumerProtocolAssignment, as
-JSON files of Kafka's group coordinator; versions that are not known here are passed over.
+A process with the right to read it receives every group's commits as they are made; the alternative is a request for
+each group. Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue and
+ConsumerProtocolAssignment, as JSON files of Kafka's group coordinator; unknown versions are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAST: Final = 4
 
 
 class CommitPlace(NamedTuple):
-    """What a commit is of."""
+    """The place of a commit."""
 
     group: str
     kafka_topic: str
@@ -36,7 +36,7 @@ class GroupCommit(NamedTuple):
 
 
 class MembersOf(NamedTuple):
-    """The group whose members a record tells."""
+    """The group whose members a record contains."""
 
     group: str
 
@@ -80,7 +80,7 @@ class _Bytes:
         return self.raw(max(0, self.count()))
 
     def skip_tags(self) -> None:
-        """Of a flexible version: fields that a later Kafka added."""
+        """Skips the tags of a flexible version: fields that a later Kafka added."""
         if self.flexible:
             for _ in range(self.count() + 1):
                 self.count()

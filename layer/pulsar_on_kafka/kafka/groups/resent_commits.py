@@ -25,7 +25,7 @@ class ResentCommits:
         self._exposed: set[int] = set()
 
     def answered(self, partitions: Iterable[int], took_s: float, *, known: bool) -> None:
-        """A commit of these partitions was answered after `took_s`; not `known`: without saying what became of it."""
+        """Records that a commit of these partitions was answered after `took_s`; not `known`: without its outcome."""
         if not known or took_s >= self._resent_after_s:
             self._exposed.update(partitions)
 

@@ -1,4 +1,4 @@
-"""Work that processes share out by a Kafka group: whoever is assigned partition i of a topic does work i.
+"""Work that processes share by a Kafka group: the member with partition i of a topic does work i.
 
 Nothing of the topic is read; only the assignment counts.
 """
@@ -19,7 +19,7 @@ from pulsar_on_kafka.kafka.reading.events import Failed, Forbidden, GaveUp
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_AT_THE_END: Final = -1  # librdkafka's OFFSET_END: there may be data in the topic, which nobody wants
+_AT_THE_END: Final = -1  # librdkafka's OFFSET_END: there may be data in the topic, which is ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Assignment:
 class SharedWork:
     """This process's membership, driven by a thread of its own, which joins again when something fails.
 
-    A process without the rights to be a member says so once, and looks again every 30 s.
+    A process without the rights of a member logs that once, and retries every 30 s.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class SharedWork:
         name: str,
         without: str,
     ) -> None:
-        """`open_member` sees to it that the topic is there; it may raise LayerErrors. `without` says in words what this
-        process does not do while it is no member."""
+        """`open_member` creates the topic if necessary; it may raise LayerErrors. `without` describes in words the work
+        that this process omits while it is no member."""
         self._group_id = group_id
         self._open_member = open_member
         self._assignment = assignment
@@ -57,7 +57,7 @@ class SharedWork:
         self._worker.start()
 
     def wait_until_assigned(self, deadline: Deadline) -> bool:
-        """Whether Kafka has answered with an assignment (which may be empty), or that there will be none for now."""
+        """Waits for an assignment, which may be empty; False when none is possible for now."""
         return self._settled.wait(deadline.remaining_s())
 
     @property
@@ -91,7 +91,7 @@ class SharedWork:
                 for event in member.poll(100, _POLL_S):
                     if isinstance(event, (Forbidden, GaveUp)):
                         raise event.failure
-                    if isinstance(event, Failed):  # that the topic is not there yet, say
+                    if isinstance(event, Failed):  # the topic does not exist yet, for example
                         _log.info("group=%s %s", self._group_id, event.failure)
                 if self._unpaused:
                     member.pause(self._unpaused)

@@ -20,7 +20,7 @@ from pulsar_on_kafka.kafka.rights import Right, on_topic
 _NOWHERE: Final = KafkaPartition("", -1)
 LOG_START: Final = OFFSET_BEGINNING
 LOG_END: Final = OFFSET_END
-"""The high watermark. librdkafka asks for either as if it were a timestamp."""
+"""The high watermark. librdkafka requests either as if it were a timestamp."""
 _EDGES: Final = {LOG_START: "the start", LOG_END: "the end"}
 _LEARN_S: Final = 1.0
 """No longer than librdkafka's own interval between two looks for leaders."""
@@ -42,9 +42,9 @@ class AssignedReader(OfOneProcess):
         self._errors = ErrorEvents(what)
         self._assigned: set[KafkaPartition] = set()
         self._topic: str | None = None
-        """Of all that is assigned; None where there are several, or none."""
+        """The topic of all assigned partitions; None with several, or none."""
         self._known: set[str] = set()
-        """Topics whose leaders the handle has asked for."""
+        """Topics whose leaders the handle has requested."""
 
     def open(self) -> Consumer:
         """Make the handle, unless it is there. Raises TooManyHandles."""
@@ -55,10 +55,10 @@ class AssignedReader(OfOneProcess):
         return self._handle
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
-        """Read these partitions, too, from these offsets on.
+        """Reads these partitions, too, from these offsets on.
 
-        The first of a topic asks for its leaders, in one second for all topics of a call: librdkafka alone looks for
-        those of new topics once a second.
+        The first partition of a topic requests its leaders, in one second for all topics of a call: librdkafka alone
+        looks up new topics once a second.
         """
         deadline = Deadline.after(_LEARN_S)
         for topic in sorted({where.topic for where in starts} - self._known):
@@ -99,9 +99,9 @@ class AssignedReader(OfOneProcess):
         self.open().resume([TopicPartition(*where)])
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]:
-        """What comes, up to `limit` records and other events; waits for the first one only.
+        """The next events, up to `limit` records and other events; waits for the first one only.
 
-        That some topic is gone, and nothing of it left here, is said without its name, and again and again.
+        The event of a deleted topic with no records left here has no name, and repeats.
         """
         batch = next_batch(self.open(), limit, timeout_s)
         if not batch and self._errors.no_topic is not None:
@@ -111,7 +111,7 @@ class AssignedReader(OfOneProcess):
     # Offsets ------------------------------------------------------------------------------------------------------
 
     def watermarks(self, where: KafkaPartition, timeout_s: float) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now, for two requests. Raises StoreError, NoSuchTopic."""
+        """(log start, high watermark) as the leader reports now, for two requests. Raises StoreError, NoSuchTopic."""
         return watermarks(self.open(), where, timeout_s, _rights(where.topic))
 
     def known_end(self, where: KafkaPartition) -> int:
@@ -119,22 +119,22 @@ class AssignedReader(OfOneProcess):
         return known_end(self.open(), where)
 
     def offsets(self, wanted: Mapping[KafkaPartition, int], timeout_s: float) -> dict[KafkaPartition, int | LayerError]:
-        """Offsets as the leaders say now, for one request to each: of LOG_START and LOG_END these, else that of the
-        first record whose timestamp is at or above the wanted one, which is in ms; -1 where there is none.
+        """Offsets as the leaders report now, for one request to each: for LOG_START and LOG_END these, otherwise that
+        of the first record whose timestamp is at or above the given one, in ms; -1 without one.
 
-        A partition's own error is its answer. Raises StoreError, NoSuchTopic: what went wrong with all.
+        A partition's own error is its result. Raises StoreError, NoSuchTopic: an error of all partitions.
         """
         asked = [TopicPartition(*where, timestamp) for where, timestamp in wanted.items()]
         try:
             answers = self.open().offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as failure:
             rights = chain.from_iterable(_rights(topic) for topic in dict.fromkeys(where.topic for where in wanted))
-            raise translate(failure, f"asking for {_named(wanted)}", *rights) from failure
+            raise translate(failure, f"requesting {_named(wanted)}", *rights) from failure
         return {where: _offset(where, wanted[where], each) for where, each in zip(wanted, answers, strict=True)}
 
     def learn(self, topic: str, timeout_s: float) -> bool:
-        """Have librdkafka ask for the leaders of a topic now, of which it goes by what it heard last, and looks for new
-        ones once a second; whether a broker knows the topic. What is wrong is told by reading."""
+        """Requests the leaders of a topic from a broker now; librdkafka itself uses its last reply, and looks for new
+        topics once a second. Returns whether a broker knows the topic. Reading reports errors."""
         with suppress(KafkaException):
             return self.open().list_topics(topic, timeout=timeout_s).topics[topic].error is None
         return False
@@ -154,13 +154,13 @@ def _named(wanted: Mapping[KafkaPartition, int]) -> str:
 
 
 def _offset(where: KafkaPartition, timestamp: int, answer: TopicPartition) -> int | LayerError:
-    what = f"asking for {_named({where: timestamp})}"
+    what = f"requesting {_named({where: timestamp})}"
     if answer.error is not None:
         failure = translate(answer.error, what, *_rights(where.topic))
         failure.__cause__ = KafkaException(answer.error)
         return failure
     if answer.offset < 0 and timestamp in _EDGES:
-        return StoreError(f"{what}: the broker's answer does not tell")
+        return StoreError(f"{what}: the broker's reply does not contain it")
     return int(answer.offset)
 
 
@@ -174,7 +174,7 @@ def watermarks(
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(*where), timeout=timeout_s)
     except KafkaException as failure:
-        raise translate(failure, f"asking for the end of {where}", *needed) from failure
+        raise translate(failure, f"requesting the end of {where}", *needed) from failure
     return low, high
 
 

@@ -1,6 +1,6 @@
-"""Events are what a consumer of librdkafka tells of partitions: records, the log's end, and why reading failed.
+"""Events of librdkafka's consumers: records, the log's end, and failures of reading.
 
-Every reader of Kafka takes them from here, whether its partitions are assigned by hand or by a group.
+Every reader of Kafka uses them, whether its partitions are assigned by hand or by a group.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class EndOfLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Something failed, and librdkafka goes on trying. `where` has partition -1 when it is about more than one."""
+    """A failure after which librdkafka retries. `where` has partition -1 when it is about more than one."""
 
     where: KafkaPartition
     failure: LayerError
 
     def raise_or_log(self, log: logging.Logger, who: str) -> None:
-        """For those who read on as long as that is of use. Raises the failure of a `Stopped`."""
+        """Raises the failure of a `Stopped`; logs others, for readers that continue."""
         log.warning("%s: %s", who, self.failure)
 
 
@@ -92,11 +92,11 @@ Event: TypeAlias = Records | EndOfLog | Failed
 
 
 def inside(log: tuple[int, int], position: int, who: str) -> int:
-    """Where `who` goes on in a log, from its start to its end, that does not have `position` to read: at the start, if
-    that lies before it.
+    """The position at which `who` continues in a log that does not contain `position`: the log's start, if the position
+    lies before it.
 
     Raises:
-        OffsetOutOfRange: it lies behind the end.
+        OffsetOutOfRange: the position lies behind the end.
     """
     low, high = log
     if position > high:

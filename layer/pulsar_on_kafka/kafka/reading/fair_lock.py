@@ -1,6 +1,7 @@
-"""A lock for what one thread does for many: it goes to whoever waits longest, and who has been served leaves the queue.
+"""A lock for work that one thread does for many: it goes to the thread that waits longest, and served threads leave the
+queue.
 
-Python's own locks go to a thread that takes them again at once, so one that works in short turns keeps all others out.
+Python's own locks go to a thread that takes them again at once, so one that works in short turns blocks all others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 
 
 class _Place:
-    """In the queue."""
+    """A place in the queue."""
 
     def __init__(self, served: Callable[[], bool]) -> None:
         self.served = served
@@ -23,8 +24,8 @@ class _Place:
 
 
 class FairLock:
-    """Whoever releases it wakes those who have been served and the next one, nobody else: on a busy machine thirty
-    threads that all wake take longer to find out that they wait on than the work takes.
+    """A release wakes the served threads and the next one, no others: on a busy machine thirty threads that all wake
+    take longer to go back to sleep than the work takes.
 
     Not reentrant; but a thread that holds it, or is in the middle of one of its methods, may call `take_if_free`
     (finalizers run anywhere). Memory: one entry for each thread that waits.
@@ -37,8 +38,8 @@ class FairLock:
         self._held = False
 
     def take_unless(self, served: Callable[[], bool], deadline: Deadline) -> bool:
-        """Wait for the lock. False, without it: `served` says so (asked whenever somebody releases it, in that thread,
-        with `mutex`), or the deadline passed."""
+        """Waits for the lock. False, without it: `served` returned True (called at each release, in the releasing
+        thread, with `mutex`), or the deadline passed."""
         with self.mutex:
             if served():
                 return False
@@ -48,14 +49,14 @@ class FairLock:
             self._queue.append(place)
         try:
             place.asleep.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX))
-        except BaseException:  # a signal's, Ctrl-C for one: nobody would release what was granted to who has gone
+        except BaseException:  # a signal's, Ctrl-C for example: the lock granted to this thread would never be released
             if self._leaves(place):
                 self.release()
             raise
         return self._leaves(place)
 
     def _leaves(self, place: _Place) -> bool:
-        """Whether the lock was granted to it."""
+        """Removes the place; returns whether the lock was granted to it."""
         with self.mutex:
             if place in self._queue:
                 self._queue.remove(place)
@@ -69,7 +70,8 @@ class FairLock:
             return True
 
     def release(self, *, unless: Callable[[], bool] = lambda: False) -> bool:
-        """False, and still held, when `unless` says so, which nobody can change meanwhile who has `mutex`."""
+        """Releases the lock. False, and still held, when `unless` returns True, which threads with `mutex` cannot
+        change meanwhile."""
         with self.mutex:
             if unless():
                 return False

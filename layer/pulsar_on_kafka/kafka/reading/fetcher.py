@@ -1,4 +1,4 @@
-"""The fetcher reads ranges of partitions, for any thread: state topics, and records that are wanted again."""
+"""The fetcher reads ranges of partitions, for any thread: state topics, and records that are read again."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _RETRY_INTERVAL_S: Final = 0.02
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """For an offset of a partition, by `AssignedReader.offsets`."""
+    """A request for an offset of a partition, by `AssignedReader.offsets`."""
 
     where: KafkaPartition
     timestamp: int
     answer: int | LayerError | None = None
     alone: bool = False
-    """It was asked together with others, and nobody knows of which of them that failed."""
+    """Whether a request for several partitions failed, for an unknown one of them."""
 
     def is_answered(self) -> bool:
         return self.answer is not None
@@ -52,7 +52,7 @@ class _Question:
 class _Reading:
     where: KafkaPartition
     position: int
-    """Of what comes next."""
+    """The offset of the next record."""
     end: int
     arrived: list[KafkaRecord] = field(default_factory=list)
     failure: LayerError | None = None
@@ -66,16 +66,16 @@ class _Reading:
 
 
 class Fetcher(OfOneProcess):
-    """One librdkafka handle, which one thread uses at a time, in the order in which they came, and for all: it asks
-    what all of them want to know with one request, and what it polls is handed to whoever reads that.
+    """One librdkafka handle, which one thread uses at a time, in order of arrival, and for all threads: it requests the
+    offsets for all of them with one request, and hands polled records to their readings.
 
-    All readings are assigned at once. (Readings that took the assignment from each other also threw away what was under
-    way to the other: while a broker took half a second to answer, two of them were seen to go on like that until their
-    deadlines.) Questions are not asked side by side: a hundred threads that did so were seen to wake each other a
-    thousand times a second, for half an hour (librdkafka 2.16).
+    All readings are assigned at once. (Readings that took the assignment from each other also discarded each other's
+    records under way: while a broker took half a second to reply, two of them were seen to do so until their
+    deadlines.) Requests are not sent in parallel: a hundred threads that did so were seen to wake each other a thousand
+    times a second, for half an hour (librdkafka 2.16).
 
     Memory: one librdkafka fetch queue, bounded by the `queued.max.messages.kbytes` of its configuration, and as much
-    for each reading whose batch has come and was not taken yet: what comes behind that is dropped, and fetched again.
+    for each reading whose batch was not taken yet: records behind it are dropped, and fetched again.
     """
 
     def __init__(self, config: dict[str, Any], *, reserved: bool = True) -> None:
@@ -86,14 +86,15 @@ class Fetcher(OfOneProcess):
         self._renew = False
         """The handle is to be given up."""
         self._unknown_since_s: dict[str, float] = {}
-        """By topic: since when librdkafka does not know a partition that is asked for, or its leader, or is silent."""
+        """The time, by topic, since when librdkafka does not know a requested partition, or its leader, or does not
+        reply."""
         self._questions: list[_Question] = []
         self._readings: list[_Reading] = []
-        """Those that wait."""
+        """The waiting readings."""
         self._assigned: dict[KafkaPartition, _Reading] = {}
-        """For who has the lock."""
+        """The assigned readings; only for the holder of the lock."""
         self._left: list[_Reading] = []
-        """Which may still be assigned."""
+        """Abandoned readings that may still be assigned."""
 
     def open(self) -> None:
         """Make the librdkafka handle, which the first reading else does."""
@@ -108,7 +109,7 @@ class Fetcher(OfOneProcess):
 
     @contextmanager
     def _releasing(self) -> Iterator[None]:
-        """For who has taken the lock."""
+        """Releases the lock; for its holder."""
         try:
             if self._renew:
                 self._give_handle_up()
@@ -132,22 +133,23 @@ class Fetcher(OfOneProcess):
     # Questions ----------------------------------------------------------------------------------------------------
 
     def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The log start as the leader says now.
+        """The log start as the leader reports now.
 
-        Brokers, and librdkafka, hear one after the other of a partition that was made just now: one that is not known,
-        or has no leader, is asked for again for two seconds.
+        Brokers, and librdkafka, receive a new partition one after the other: an unknown partition, or one without a
+        leader, is requested again for two seconds.
 
         Raises:
-            NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
+            NoSuchTopic, NoLeaderNow: the state lasted for two seconds, or until the deadline. Other StoreErrors at
+                once.
         """
         return self._asked(topic, partition, LOG_START, deadline)
 
     def log_end(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The high watermark as the leader says now. Patient, and raises, as `log_start`."""
+        """The high watermark as the leader reports now. Retries, and raises, like `log_start`."""
         return self._asked(topic, partition, LOG_END, deadline)
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        """(log start, high watermark), asked for one after the other, as they are by themselves."""
+        """(log start, high watermark), from two requests in sequence."""
         return self.log_start(topic, partition, deadline), self.log_end(topic, partition, deadline)
 
     def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
@@ -192,7 +194,9 @@ class Fetcher(OfOneProcess):
                     with self._releasing():
                         self._ask(question, deadline)
                 elif not question.is_answered():
-                    raise DeadlineExceeded(f"time ran out while others asked, before {question.where} was asked for")
+                    raise DeadlineExceeded(
+                        f"the deadline passed during other requests, before {question.where} was requested"
+                    )
         finally:
             with self._lock.mutex:
                 self._questions.remove(question)
@@ -201,7 +205,7 @@ class Fetcher(OfOneProcess):
         return answer
 
     def _ask(self, mine: _Question, deadline: Deadline) -> None:
-        """Ask what all want to know who wait, of each partition one thing."""
+        """Sends the requests of all waiting threads, one for each partition."""
         wanted, together = {mine.where: mine.timestamp}, [mine]
         if not mine.alone:
             with self._lock.mutex:
@@ -220,17 +224,17 @@ class Fetcher(OfOneProcess):
             each.answer = answers[each.where]
 
     def _renew_when_stale(self, topic: str, since_s: float, after_s: float) -> None:
-        """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,
-        for `after_s`. `since_s`: when the call began that heard so.
+        """Continues with another handle once this one has not known a partition of `topic`, or its leader, or not
+        replied, for `after_s`. `since_s`: the beginning of the call that got this result.
 
-        What a handle knows of a topic that was made, or grew, while it looked for it may stay as it is until its
-        metadata expires (seen with librdkafka 2.16: for more than a minute, while other processes knew better).
+        A handle's metadata of a topic that was created, or grew, during its look-up may stay stale until it expires
+        (seen with librdkafka 2.16: for more than a minute, while other processes had newer metadata).
         """
         now_s = time.monotonic()
         if now_s - self._unknown_since_s.setdefault(topic, since_s) < after_s:
             return
         self._unknown_since_s.clear()
-        _log.info("librdkafka does not know %s or its leaders, or does not answer: asking with a new handle", topic)
+        _log.info("librdkafka does not know %s or its leaders, or does not reply: retrying with a new handle", topic)
         self._renew = True
 
     # Reading ------------------------------------------------------------------------------------------------------
@@ -238,8 +242,8 @@ class Fetcher(OfOneProcess):
     def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
         """Batches of the records in [start, end), in offset order; compacted offsets are simply missing.
 
-        An iterator that is left unfinished blocks nobody. Two of the same partition take turns, batch by batch, and
-        fetch again what they had prefetched.
+        An unfinished iterator blocks no other. Two of the same partition take turns, batch by batch, and fetch their
+        prefetched records again.
 
         Raises:
             OffsetOutOfRange: `start` lies below the log start.
@@ -303,7 +307,7 @@ class Fetcher(OfOneProcess):
             self._renew = True
 
     def _poll(self, deadline: Deadline) -> None:
-        """Have what comes handed to those who read it."""
+        """Polls, and hands the records to their readings."""
         self._assign_those_who_wait()
         full = [each for each in self._assigned.values() if each.arrived]
         came: dict[KafkaPartition, _Came] = {}
@@ -325,7 +329,7 @@ class Fetcher(OfOneProcess):
         self._drop([*over, *(each for each in full if each.where in came and each not in over)])
 
     def _assign_those_who_wait(self) -> None:
-        """Of a partition one; another one as soon as it works on a batch."""
+        """Assigns one reading for each partition; the next one as soon as the first works on a batch."""
         with self._lock.mutex:
             waiting = [each for each in self._readings if not each.has_news()]
         new: dict[KafkaPartition, _Reading] = {}
@@ -355,7 +359,7 @@ class Fetcher(OfOneProcess):
 
 @dataclass(slots=True)
 class _Came:
-    """Of one partition, with one poll."""
+    """The records of one partition, from one poll."""
 
     records: list[KafkaRecord] = field(default_factory=list)
     position: int = 0

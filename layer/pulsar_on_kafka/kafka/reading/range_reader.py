@@ -1,7 +1,7 @@
 """Many short ranges of many partitions, read together: librdkafka asks a broker for all of them with one request.
 
-Those of one partition are read one after the other, in the order of their offsets and without going anywhere in between
-where they lie next to each other: to ask for another offset takes longer than to read on for a while.
+Ranges of one partition are read in the order of their offsets, and neighbouring ones without a new request: requesting
+another offset takes longer than reading on for a while.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ AT_ONCE: Final = 100
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
 _NEAR_BYTES: Final = 64 * 1024
-"""What is read in vain, at most, to come from one range to the next one: no more than one answer of a broker has."""
+"""The limit of bytes read in vain between two ranges: no more than one broker's reply contains."""
 _GUESSED_BYTES: Final = 1024
-"""Of a record, as long as none of its partition was read."""
+"""The assumed size of a record, until one of its partition was read."""
 STUCK_S: Final = 5.0
-"""What is being read is given up when nothing came for so long."""
+"""A reading is abandoned after this time without records."""
 
 
 class OffsetRange(NamedTuple):
@@ -45,18 +45,19 @@ class _Reading:
     position: int
     end: int
     record_bytes: int = _GUESSED_BYTES
-    """Of the value of the last record that was read."""
+    """The size of the value of the last record that was read."""
     on_the_way: bool = False
-    """It was come to by reading on: `position` may lie ahead of where the partition is read."""
+    """Whether it was reached by reading on: `position` may lie ahead of the partition's position."""
 
     def reaches(self, following: _Reading) -> bool:
-        """Whether reading on is the quickest way to the range that follows, none of which was passed."""
+        """Whether reading on is the quickest way to the following range, of which no record was passed."""
         gap = following.position - self.position
         return gap >= 0 and gap * self.record_bytes <= _NEAR_BYTES
 
 
 class RangeReader:
-    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration."""
+    """Reads ranges, in one thread. Memory: one librdkafka fetch queue and one reply of a broker, bounded by its
+    configuration."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._reader = AssignedReader(config, "reader of ranges")
@@ -158,7 +159,7 @@ class RangeReader:
                     reading = self._read_on(where, reading)
 
     def _read_on(self, where: KafkaPartition, done: _Reading) -> _Reading | None:
-        """What is read next of this partition from where it is; None when that is nothing: see `_finish`."""
+        """The next reading of this partition from its position; None without one: see `_finish`."""
         readings = self._waiting[where]
         if len(readings) < 2 or not done.reaches(readings[1]):
             return None

@@ -1,6 +1,6 @@
-"""Reading records whose offsets are told bit by bit and mostly ascend: of leases, which follow what is produced.
+"""Reads records at mostly ascending offsets that arrive over time: those of leases, which follow the producers.
 
-A `Fetcher` begins each reading anew. This reader stays where it is, so what is told next is fetched already.
+A `Fetcher` begins each reading anew. This reader keeps its position, so the next records are fetched already.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class _Place:
             self.waiting_bytes += sum(map(len, event.records))
 
     def read(self, wanted: set[int], last: int) -> list[Any]:
-        """What is wanted of what came up to the offset `last`. Others' leases are most of it, so no line of Python is
-        spent on a record."""
+        """The wanted records among those up to the offset `last`. Others' leases are most of them, so no line of Python
+        is spent on a record."""
         found: list[Any] = []
         while self.waiting and self.position <= last:
             run = self.waiting[0]
@@ -100,7 +100,7 @@ class AscendingReader:
             yield from self._read_on(partition, run, deadline)
 
     def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The log start, as `Fetcher.log_start` tells it."""
+        """The log start, from `Fetcher.log_start`."""
         return self._fetcher.log_start(topic, partition, deadline)
 
     def leave(self, partition: int | None = None) -> None:
@@ -145,8 +145,8 @@ class AscendingReader:
         return place
 
     def _poll(self, place: _Place, last: int, deadline: Deadline) -> None:
-        """Have what comes wait at its place. Of the only partition nothing is taken that is not wanted yet: it waits in
-        librdkafka's queue, where Python's garbage collector does not walk through it."""
+        """Polls, and queues the records at their places. From a single partition no unwanted record is taken: it waits
+        in librdkafka's queue, where Python's garbage collector does not traverse it."""
         most = min(_BATCH, last + 1 - place.position) if len(self._places) == 1 else _BATCH
         failed: list[Failed] = []
         for event in self._reader.poll(most, min(_POLL_S, deadline.remaining_s())):
@@ -163,5 +163,5 @@ class AscendingReader:
             others = {number: each for number, each in self._places.items() if each is not place}
             if others:
                 largest = max(others, key=lambda number: others[number].waiting_bytes)
-                _log.info("partition=%d too much was read ahead of it, it is begun anew when it is wanted", largest)
+                _log.info("partition=%d too much was prefetched, reading restarts when it is needed", largest)
                 self.leave(largest)

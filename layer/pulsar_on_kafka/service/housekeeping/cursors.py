@@ -1,8 +1,8 @@
-"""Removes what nobody needs of `cursors` and `cursor_checkpoints`.
+"""Removes superfluous records of `cursors` and `cursor_checkpoints`.
 
-Of cursors that live: segments and markers of saves that were never committed (`cursor.leftovers`), checkpoints
-that are not the newest. Of topics and subscriptions that are gone: all. Only what is older than a day is looked at, as
-records show it, so that nothing is met of a process that is at it just now.
+Of live cursors: segments and markers of saves that were never committed (`cursor.orphaned_records`), and all
+checkpoints but the newest. Of deleted topics and subscriptions: all. Only records older than a day are examined, to
+skip saves under way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CURSOR_S: Final = 10.0
 
 
 class CursorTopics(Protocol):
-    """The call on `metadata.topics.CursorTopics` that tells whether a topic lives."""
+    """The call on `metadata.topics.CursorTopics` that returns whether a topic lives."""
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
 
@@ -46,7 +46,7 @@ class CursorSubscriptions(Protocol):
 
 
 class CommittedGroupsAdmin(Protocol):
-    """The calls on `KafkaAdmin` that tell what a group committed, and who is in it."""
+    """The calls on `KafkaAdmin` that return a group's commits and its members."""
 
     def committed(
         self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
@@ -55,11 +55,12 @@ class CommittedGroupsAdmin(Protocol):
 
 
 Checkpointed: TypeAlias = Mapping[str, CursorCheckpoint]
-"""Of one cursor, by session."""
+"""The checkpoints of one cursor, by session."""
 
 
 class CursorHousekeeping:
-    """For one thread. Memory, during a call: 50,000 names, and the checkpoints of one partition."""
+    """Removes cursor records, in one thread. Memory, during a call: 50,000 names, and the checkpoints of one
+    partition."""
 
     name = "cursors"
 
@@ -85,8 +86,8 @@ class CursorHousekeeping:
         self._told: set[str] = set()
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """Remove what nobody needs of the partition's cursors. At most 20,000 tombstones; the next call goes on with
-        what there was no room for."""
+        """Removes superfluous records of the partition's cursors. At most 20,000 tombstones; the next call continues
+        with the rest."""
         before_ms = self._clock.now_ms() - self._kept_ms
         start = self._starts.pop(partition, 0)
         segments, unreadable = read_once(
@@ -124,7 +125,7 @@ class CursorHousekeeping:
             return 0
         life = self._topics.last_life(TopicName.parse(cursor.topic), deadline)
         if life is None:
-            return 0  # nobody knows of such a topic: who wrote this may know better
+            return 0  # no record of such a topic: the writer may have read a newer one
         identity, subscription = self._identity(cursor, life, deadline)
         if identity is None or subscription is None:
             return self._remove(cursor, sorted(found), sorted(old), deadline)

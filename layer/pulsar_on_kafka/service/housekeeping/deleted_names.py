@@ -1,8 +1,7 @@
-"""Removes what `topics`, `subscriptions` and `producers` say of topics and subscriptions that have been gone for a day.
+"""Removes records in `topics`, `subscriptions` and `producers` of topics and subscriptions that were deleted a day ago.
 
-What is left of their data is removed by others, who ask whether they are gone: so a topic's record goes when no other
-state topic speaks of it any more. Incarnations are places in the log and are never given again; how versions are not
-given again either: decision 0026.
+Other workers remove the rest of their data, and check for the deletion: so a topic's record is removed when no other
+state topic refers to it. Incarnations are places in the log and are never reused; for versions see decision 0026.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ class _SpokenOf:
 
 
 class DeadNames:
-    """For one thread. Memory, during a call: what one partition of `subscriptions` and `topics` has on record, and the
-    keys that speak of topics that are gone."""
+    """Removes deleted names, in one thread. Memory, during a call: the records of one partition of `subscriptions` and
+    `topics`, and the keys of deleted topics."""
 
     name = "dead names"
 
@@ -117,8 +116,8 @@ class DeadNames:
         *,
         kept_ms: int = DAY_MS,
     ) -> None:
-        """`exists`: whether there is such a state topic yet. `kept_ms`: far longer than anybody goes on with what it
-        has read of a topic or subscription before."""
+        """`exists`: whether the state topic exists yet. `kept_ms`: far longer than any process uses an earlier reading
+        of a topic or subscription."""
         self._log = log
         self._clock = clock
         self._topics = topics
@@ -180,7 +179,7 @@ class DeadNames:
 
 
 def _is_gone(record: SubscriptionRecord, topic: tuple[Versioned, TopicRecord] | None) -> bool:
-    """It was deleted, or another life of its topic is on record, or none any more."""
+    """Whether the subscription was deleted, or its topic is deleted or in another incarnation."""
     if record.state is LifeState.DELETED:
         return True
     if topic is None:
@@ -196,7 +195,7 @@ def _some(dead: Mapping[E, Versioned]) -> dict[E, Versioned]:
 
 
 _JOINING_MS: Final = 300_000
-"""Whoever made a subscription has joined its group by then."""
+"""The time within which the creator of a subscription joins its group."""
 
 
 class LivingTopics(Protocol):
@@ -213,9 +212,9 @@ class MembershipRecords(Protocol):
 
 
 class NonDurableHousekeeping:
-    """Removes non-durable subscriptions whose last process was killed: whoever closes the last consumer removes its
-    subscription. What is left of others counts nowhere and is shown to nobody; whoever subscribes with the name begins
-    anew. Memory: the records of all subscriptions, while it looks."""
+    """Removes non-durable subscriptions whose last process was killed: closing the last consumer removes its
+    subscription. Leftovers of killed ones do not count and are not shown; a new subscription of the name starts anew.
+    Memory: the records of all subscriptions, during a pass."""
 
     name = "non_durable_subscriptions"
 

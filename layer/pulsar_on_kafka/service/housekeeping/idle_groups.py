@@ -1,7 +1,7 @@
-"""Copies what groups without members have committed to `cursor_checkpoints`, because Kafka forgets it after some days.
+"""Copies the commits of groups without members to `cursor_checkpoints`, because Kafka deletes them after some days.
 
-A durable subscription never expires. Whoever closes or hands over a cursor writes a checkpoint, and an owner one a
-minute; left to this module is what a killed process committed in its last minute, and what a Kafka tool set.
+A durable subscription never expires. A process that closes or hands over a cursor writes a checkpoint, and an owner
+writes one a minute. This module copies commits of a killed process's last minute, and those of Kafka tools.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class SubscriptionLists(Protocol):
 
 
 _Copies: TypeAlias = Mapping[tuple[str, int, str], Mapping[str, CursorCheckpoint]]
-"""By cursor (topic, partition, subscription) and session."""
+"""Checkpoints by cursor (topic, partition, subscription) and session."""
 
 
 class IdleGroups:
-    """For one thread. Memory, during a call: the checkpoints of one partition."""
+    """The copying, in one thread. Memory, during a call: the checkpoints of one partition."""
 
     name = "idle groups"
 
@@ -83,8 +83,8 @@ class IdleGroups:
         self._next: dict[int, str] = {}
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """Copy what idle groups have committed: one request for each subscription, and one more where there is
-        something to copy. When the time is over the next call goes on with the topic that was next."""
+        """Copies the commits of idle groups: one request for each subscription, and one more for each that needs a
+        copy. After the deadline the next call continues with the next topic."""
         names = [
             record.name
             for record in self._topics.records.active(deadline)

@@ -1,8 +1,8 @@
-"""Removes what `producers` says of lives of topics that are over (where epochs began, highest sequence ids),
-and the heartbeats of dead processes.
+"""Removes `producers` records of earlier incarnations of topics (beginnings of epochs, highest sequence ids), and the
+heartbeats of dead processes.
 
-Nobody reads the former: every such record names the life that it speaks of, and no life comes back. Of the latter one
-is left for each topic that a process produced to that was killed; one that ends in good order takes them back.
+The former are never read: every such record names its incarnation, and no incarnation returns. A killed process leaves
+a heartbeat for each topic that it produced to; an orderly end removes them.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class _Signs:
 
 
 class HeartbeatHousekeeping:
-    """For one thread.
+    """Removes heartbeats, in one thread.
 
-    A process of this host that is gone is known to be dead; its heartbeat stays while a record that it sent may still
-    arrive. Any other process counts as dead a day after its last heartbeat. Its claims go first then, so that one that
-    was only stopped for so long finds itself out, and never believes in a heartbeat that is removed behind its back.
+    A missing process of this host is known to be dead; its heartbeat stays while a record that it sent may still
+    arrive. Any other process counts as dead a day after its last heartbeat. Its claims are removed first, so that a
+    process that was only paused finds its claim gone, and never relies on a removed heartbeat.
     """
 
     name = "signs of life"
@@ -111,7 +111,7 @@ _TOPIC_S: Final = 10.0
 
 
 _LifeKey: TypeAlias = ProducerKey | ProducerBoundsKey | ProducerSequenceKey | TakeOverKey
-"""Of records that speak of one life of their topic."""
+"""Keys of records of one incarnation of their topic."""
 
 
 class _OfLives:
@@ -136,7 +136,7 @@ class _OfLives:
 
 
 class DeadLives:
-    """For one thread. Memory: during a call, what `_OfLives` says."""
+    """Removes earlier incarnations, in one thread. Memory: during a call, see `_OfLives`."""
 
     name = "dead lives"
 
@@ -160,7 +160,7 @@ class DeadLives:
             try:
                 life = self._topics.last_life(TopicName.parse(topic), within)
             except LayerError as failure:
-                _log.warning("topic=%s whether it lives cannot be asked now: %s", topic, failure)
+                _log.warning("topic=%s its state cannot be read now: %s", topic, failure)
                 continue
             if life is not None:
                 first_living = life.incarnation + (life.topic is None)

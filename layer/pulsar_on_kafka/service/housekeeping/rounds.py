@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.worker import Retry, Worker
 _log: Final = logging.getLogger(__name__)
 
 FIRST_S: Final = 600.0
-"""After a partition was assigned."""
+"""The delay after a partition was assigned."""
 EVERY_S: Final = 21_600.0
 _RETRY_INTERVAL_S: Final = 600.0
 _PARTITION_S: Final = 300.0
@@ -24,11 +24,11 @@ DAY_MS: Final = 86_400_000
 MAX_AT_ONCE: Final = 500
 """Tombstones of one append."""
 MAX_TOMBSTONES: Final = 20_000
-"""Of one call."""
+"""The limit of one call."""
 
 
 class Work(Protocol):
-    """For one thread. What cannot be done now is told once, and left to the next call."""
+    """One kind of housekeeping, for one thread. A failed part is logged once, and left to the next call."""
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
-"""Backlog quotas on Kafka: looks how much the slowest subscriptions have left, and acts.
+"""Backlog quotas on Kafka: measures the backlog of the slowest subscriptions, and acts.
 
-What producers have to know is written into the topic's record, where they look anyway (`client/connection/session.py`),
-only when it changes and, so that it ends by itself where nobody keeps it any more, every two minutes and a half. Sizes
-are estimated from some records of the backlog, and only where it changed. Topics without a limit cost nothing.
+Exceeded quotas are written into the topic's record, which producers read anyway (`client/connection/session.py`). They
+are written when they change and every two and a half minutes, so that they expire where no process maintains them.
+Sizes are estimated from some records of the backlog, and only where it changed. Topics without a limit cost nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Measure: TypeAlias = Callable[[Sequence[Stretch], Deadline], Sequence[Measured |
 
 
 class Sizes:
-    """For one thread. Memory: an entry for each stretch that was asked for the last time."""
+    """Measures stretches, in one thread. Memory: an entry for each stretch of the last call."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
         self._known: dict[Stretch, Measured] = {}
 
     def of(self, stretches: Iterable[Stretch], deadline: Deadline) -> dict[Stretch, Measured]:
-        """Those that cannot be measured now are missing, and the log says why."""
+        """The measured stretches; those that cannot be measured now are missing, with a log line."""
         wanted = list(stretches)
         unknown = [stretch for stretch in wanted if stretch not in self._known]
         fresh: dict[Stretch, Measured] = {}
@@ -62,7 +62,7 @@ class Sizes:
 
 
 TOLD_MS: Final = 300_000
-"""How long producers believe what they are told."""
+"""How long producers apply a written quota state."""
 _CURSOR_S: Final = 10.0
 
 
@@ -81,12 +81,12 @@ class _Limited:
     told: BacklogExceeded | None
     subscriptions: Mapping[str, Subscription]
     backlogs: Mapping[int, _Backlog]
-    """Of the partitions that have one."""
+    """The partitions with a backlog."""
     all_known: bool
     """Otherwise a partition has no leader now."""
 
     def stretches(self) -> dict[int, Stretch]:
-        """What has to be measured, by partition: without a limit by size only the oldest message."""
+        """The stretches to measure, by partition: without a limit by size only the oldest message."""
         by_size = self.quotas.by_size.limit_bytes >= 0
         return {
             partition: Stretch(
@@ -97,7 +97,7 @@ class _Limited:
 
 
 class BacklogKeeper:
-    """For one thread. Memory: some numbers for each partition of the topics that have a limit."""
+    """Keeps backlogs, in one thread. Memory: some numbers for each partition of the topics that have a limit."""
 
     def __init__(
         self, services: Services, read_cursors: ReadCursors, change_cursors: ChangeCursors, measure: Measure
@@ -107,7 +107,7 @@ class BacklogKeeper:
         self._change_cursors = change_cursors
         self._sizes = Sizes(measure)
         self.exceeded = 0
-        """Topics of which producers were told, as of the last run."""
+        """The number of topics whose producers were notified in the last run."""
 
     def run(self, topics: Iterable[TopicLogs], deadline: Deadline) -> int:
         """Hold these topics' backlogs to their limits; gives how many cursors and topics' records were changed. What
@@ -171,7 +171,7 @@ class BacklogKeeper:
                 continue
             done += self._evict(limited, partition, exceeded, sizes, deadline)
         if to_tell is None and not (limited.all_known and len(seen) == len(limited.backlogs)):
-            return done  # what was told stands until all is known
+            return done  # the written state stands until all is known
         return done + self._tell(limited, to_tell, now_ms, deadline)
 
     def _tell(self, limited: _Limited, exceeded: Exceeded | None, now_ms: int, deadline: Deadline) -> int:
@@ -187,10 +187,10 @@ class BacklogKeeper:
         try:
             self._services.topics.records.note_backlog(limited.topic, to_tell, deadline)
         except LayerError as failure:
-            deadline.check("producers to be told of a backlog")
-            _log.warning("topic=%s its producers are not told of its backlog now: %s", limited.topic.name, failure)
+            deadline.check("producers to be notified of a backlog")
+            _log.warning("topic=%s its producers get no notice of its backlog now: %s", limited.topic.name, failure)
             return 0
-        _log.info("topic=%s its producers are told: %s", limited.topic.name, to_tell or "they may go on")
+        _log.info("topic=%s notice to its producers: %s", limited.topic.name, to_tell or "they may go on")
         return 1
 
     def _evict(self, limited: _Limited, partition: int, exceeded: Exceeded, sizes: Measured, deadline: Deadline) -> int:

@@ -1,4 +1,4 @@
-"""Sends the events that ask for deletions, as any program on this SDK would."""
+"""Sends the events that request deletions, in the same way as any program on this SDK."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PENDING: Final = 1_000
 
 
 def make_topics(services: Services, deadline: Deadline) -> None:
-    """Make what is missing of topics and subscriptions. Raises LayerErrors; a second call goes on."""
+    """Creates the missing topics and subscriptions. Raises LayerErrors; a second call continues."""
     for name, subscription in ((EVENTS, WORKER), (RETRIES, WORKER), (DEAD_LETTERS, OPERATOR)):
         topic = services.topics.find_or_create(TopicName.parse(name), PARTITIONS, deadline)
         services.subscriptions.find_or_create(topic, subscription, deadline)
@@ -68,7 +68,7 @@ class KafkaDeletionEvents:
                     deliver_after=self._visible_after,
                 )
         except PulsarException as failure:
-            raise StoreError(f"a deletion could not be asked for: {failure}") from failure
+            raise StoreError(f"a deletion could not be requested: {failure}") from failure
         answers.wait(deadline)
 
     def close(self) -> None:
@@ -106,9 +106,9 @@ class _Answers:
     def wait(self, deadline: Deadline) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: not self._missing, deadline.remaining_s()):
-                raise DeadlineExceeded(f"{self._missing} deletions that were asked for had no answer in time")
+                raise DeadlineExceeded(f"{self._missing} requested deletions had no reply in time")
             if self._failure is not None:
-                raise AppendOutcomeUnknown(f"deletions may not have been asked for: {self._failure.name}")
+                raise AppendOutcomeUnknown(f"deletions may not have been requested: {self._failure.name}")
 
 
 _DROPPED: Final = (RECONSUMETIMES, DELAY_TIME, REASON)
@@ -116,11 +116,11 @@ _QUIET_MS: Final = 5_000
 
 
 def replay(client: Client, most: int, told: Callable[[int], None] = lambda more: None) -> int:
-    """Publish up to `most` dead letters as events again, each with all its attempts, and acknowledge them; gives how
-    many there were. A crash between the two leaves both, which does no harm.
+    """Publishes up to `most` dead letters as events again, each with all its attempts, and acknowledges them; returns
+    their number. A crash between the two leaves both, which does no harm.
 
-    Ends before `most` when nothing came for 5 s: another process has the rest in its hands. `told` hears of each.
-    Raises PulsarExceptions: what was replayed stays so.
+    Ends before `most` when none arrived for 5 s: another process has the rest. `told` is called for each. Raises
+    PulsarExceptions: the replayed events stay.
     """
     consumer = client.subscribe(DEAD_LETTERS, OPERATOR, ConsumerType.Shared, initial_position=InitialPosition.Earliest)
     producer = client.create_producer(EVENTS, block_if_queue_full=True)

@@ -1,7 +1,7 @@
-"""Message TTL on Kafka: cursors are set past messages that are too old, whoever owns them.
+"""Message TTL on Kafka: cursors are moved past expired messages, in whichever process owns them.
 
-Which messages those are Kafka says by itself: the offset of the first record that is young enough, asked once for each
-TTL and partition. So no data is read, and where nothing has expired no cursor is touched.
+Kafka itself returns the offset of the first record that is young enough, requested once for each TTL and partition. So
+no data is read, and without expired messages no cursor is touched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ChangeCursors: TypeAlias = Callable[[Subscription, Mapping[int, Wish], Deadline]
 
 
 class MessageExpiry:
-    """For one thread. Memory: some numbers for each partition of the topics that have a TTL, during a run."""
+    """Expires messages, in one thread. Memory: some numbers for each partition of the topics that have a TTL, during a
+    run."""
 
     def __init__(self, services: Services, read_cursors: ReadCursors, change_cursors: ChangeCursors) -> None:
         """`read_cursors` gives them as last saved, `change_cursors` returns when every wish is fulfilled, durably."""
@@ -63,7 +64,7 @@ class MessageExpiry:
             first_live: dict[int, int] = {}
             for partition, log in topic.logs.items():
                 if (topic.kafka_topic, partition) in young:
-                    # Where all is older, what the log ended at before that was asked is all that counts.
+                    # Where all records are older, the limit is the log's end at the time before the request.
                     first = young[topic.kafka_topic, partition]
                     first_live[partition] = log.end if first is None else first
             if any(first > topic.logs[partition].start for partition, first in first_live.items()):
@@ -71,8 +72,8 @@ class MessageExpiry:
         return expired
 
     def _expire(self, topic: TopicLogs, first_live: Mapping[int, int], deadline: Deadline) -> int:
-        """On every subscription of a topic, but for those on which it is copied to other clusters: there, what has
-        expired is copied first."""
+        """Expires messages on every subscription of a topic, except those of replicators: expired messages are copied
+        first there."""
         opened = self._services.topics.find(TopicName.parse(topic.name), deadline)
         if opened is None or opened.layout != topic.layout:
             return 0

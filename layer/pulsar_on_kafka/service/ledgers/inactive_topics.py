@@ -1,7 +1,7 @@
-"""Subscriptions that expire and topics that are inactive are deleted, because nobody uses them.
+"""Unused subscriptions that expired and inactive topics are deleted.
 
-Since when something is unused is kept in the topic's record, written when it becomes unused and when it is used again,
-so that the time goes on whoever maintains the topic. Topics without one of these policies cost nothing.
+The topic's record contains the time since which a topic or subscription is unused. It is written when the use ends and
+when it begins again, so that the time continues across owners. Topics without one of these policies cost nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Seen(NamedTuple):
     subscriptions: Mapping[str, Subscription]
     connected: frozenset[str]
     positions: Mapping[str, str]
-    """By subscription what changes with each use of its cursors."""
+    """The mark of each subscription, which changes with each use of its cursors."""
     backlog: bool
     producers: int
     logs: TopicLogs
@@ -101,7 +101,7 @@ class _Seen(NamedTuple):
 
 
 class UnusedThings:
-    """For one thread. Memory: what is known of one topic at a time."""
+    """Deletes unused topics and subscriptions, in one thread. Memory: the state of one topic at a time."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class UnusedThings:
             self._delete_subscription(subscription, deadline)
         except SubscriptionBusy:  # used again
             return False
-        _log.info("cursor=%s/%s deleted: nobody used it", subscription.topic.name, subscription.name)
+        _log.info("cursor=%s/%s deleted: unused", subscription.topic.name, subscription.name)
         return True
 
     def _end_topic(self, logs: TopicLogs, seen: _Seen, rules: _Rules, mark: str, deadline: Deadline) -> int:
@@ -186,7 +186,7 @@ class UnusedThings:
         except (_UsedAgain, SubscriptionBusy) as used:
             _log.debug("topic=%s stays: %s", logs.name, used)
             return 0
-        _log.info("topic=%s deleted: nobody used it for %d s", seen.topic.name, rules.max_inactive_s)
+        _log.info("topic=%s deleted: unused for %d s", seen.topic.name, rules.max_inactive_s)
         return 1
 
     def _look_at(self, logs: TopicLogs, deadline: Deadline) -> _Seen | None:

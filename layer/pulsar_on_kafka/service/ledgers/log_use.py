@@ -36,11 +36,11 @@ _log: Final = logging.getLogger(__name__)
 _ROLLOVER: Final = (LEDGER_ROLLOVER_MINUTES, LEDGER_MAX_MBYTES, LEDGER_MAX_ENTRIES)
 
 ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
-"""As last saved. What an owner acknowledged since is needed a little longer, that is all."""
+"""The cursors as last saved. Later acknowledgements only keep the log a little longer."""
 
 
 class KafkaLogUse:
-    """Implements `LogUse`. Memory: some numbers for each partition that is asked about, during a call."""
+    """Implements `LogUse`. Memory: some numbers for each requested partition, during a call."""
 
     def __init__(self, services: Services, read_cursors: ReadCursors) -> None:
         self._services = services
@@ -65,7 +65,7 @@ class KafkaLogUse:
         return found
 
     def _known_namespaces(self, namespaces: set[str], deadline: Deadline) -> set[str]:
-        """Those that are there. Raises NotAuthorized: what they keep is not known, so nothing may go."""
+        """The existing namespaces. Raises NotAuthorized: their retention is unknown, so nothing may be deleted."""
         known: set[str] = set()
         for namespace in namespaces:
             with suppress(NoSuchNamespace):
@@ -84,8 +84,8 @@ class KafkaLogUse:
     def _first_since(
         self, since_ms: int, topics: Sequence[TopicLogs], deadline: Deadline
     ) -> dict[str, Mapping[int, int]]:
-        """By topic and partition the first offset that was published at or after this Unix time; the log's end where
-        there is none. What has no leader now is missing."""
+        """By topic and partition the first offset that was published at or after this Unix time; otherwise the log's
+        end. Partitions without a leader are missing."""
         places = [(topic.kafka_topic, partition) for topic in topics for partition in topic.logs]
         told = self._services.admin.offsets_at_time(places, since_ms, deadline)
         found: dict[str, Mapping[int, int]] = {}
@@ -101,7 +101,7 @@ class KafkaLogUse:
         return self.needs_of(opened, partitions, deadline)
 
     def needs_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, Needs]:
-        """Of a topic that was just found to be alive. `compacted` is what was found with it."""
+        """The needs of a topic that was just found to be alive. `compacted` is the result of the same look-up."""
         cursors: dict[int, list[int]] = {partition: [] for partition in partitions}
         for subscription in self._services.subscriptions.durable(topic, deadline):
             for partition, cursor in self._read_cursors(subscription, deadline).items():

@@ -1,8 +1,8 @@
-"""The maintenance of a cluster's topics, shared out among processes by a Kafka group.
+"""The maintenance of a cluster's topics, shared among processes by a Kafka group.
 
-Whoever is assigned partition i of `ledgers` owns the lists in it, and sees to what the policies of their topics ask
-for: messages that expire, backlog quotas, the end of what nobody uses, compaction. One thread serves all partitions of
-a process, round by round.
+The member with partition i of `ledgers` owns the lists in it, and enforces the policies of their topics: message TTL,
+backlog quotas, deletion of unused topics and subscriptions, compaction. One thread serves all partitions of a process,
+round by round.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def _since_last(logs: TopicLogs, record: TopicRecord) -> list[Stretch]:
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
 _MEASURE_S: Final = 5.0
-"""How long ledgers are measured in a round; what users wait for comes before that, in each."""
+"""The time for measuring ledgers in a round; work that users wait for precedes it, in each round."""
 _RETRY_INTERVAL_S: Final = 1.0
 _MAX_RETRY_INTERVAL_S: Final = 30.0
 _EXCEEDED_S: Final = 10.0
-"""How soon the next round begins while producers wait for a backlog to become smaller."""
+"""The pause before the next round while producers wait for a smaller backlog."""
 SHARE_S: Final = 10.0
 AT_ONCE: Final = 50
 
@@ -159,7 +159,7 @@ class Maintenance(SharedRole):
             node, node.memberships.cursors.read, node.memberships.live_cursors.change, self._data.measure
         )
         self._over = Deadline.never()
-        """When the round that is under way has to end."""
+        """The end of the round that is under way."""
         self._exceeded = 0
         self._kinds = {
             name: Share(lambda topics, run=run: run(topics, self._over), node.clock)  # type: ignore[misc]
@@ -173,9 +173,7 @@ class Maintenance(SharedRole):
         return {
             "messages that expire": MessageExpiry(node, cursors, change).run,
             "backlog quotas": self._hold_backlogs,
-            "what nobody uses": UnusedThings(
-                node, cursors, memberships.delete_subscription, memberships.delete_topic
-            ).run,
+            "unused topics": UnusedThings(node, cursors, memberships.delete_subscription, memberships.delete_topic).run,
             "compaction": Compacting(node, self._data.measure).run,
         }
 
@@ -227,8 +225,8 @@ class Maintenance(SharedRole):
         return held
 
     def _done(self, name: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
-        """How much one kind of work changed, and whether it has topics left; what keeps it from being done keeps no
-        other one."""
+        """The number of changes of one kind of work, and whether it has topics left; a failure of one kind does not
+        prevent another."""
         try:
             return self._kinds[name].run(topics)
         except Closed:
@@ -239,7 +237,7 @@ class Maintenance(SharedRole):
             return 0, False
 
     def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[LedgerTurn], int, bool]:
-        """The turns of those for whom there was time, how many could not have theirs, and whether some had none."""
+        """The turns of the owners that had time, the number of those without, and whether any had none."""
         measuring = Deadline.after(_MEASURE_S)
         turns: list[LedgerTurn] = []
         failed = 0
@@ -259,7 +257,7 @@ class Maintenance(SharedRole):
         return turns, failed, False
 
     def _retire(self, owners: Iterable[LedgerOwner], deadline: Deadline) -> list[Retired]:
-        """Have ledgers that nobody needs leave their lists. What fails for one partition is left to the next round."""
+        """Removes unneeded ledgers from their lists. A partition that fails is left to the next round."""
         done: list[Retired] = []
         for owner in owners if self._retirement is not None else ():
             try:
@@ -309,9 +307,9 @@ class Maintenance(SharedRole):
 
 
 class Share:
-    """The time that one kind of work has in a round: topics are taken some at a time, until it is used. For one thread.
-    Each round goes on behind what the one before came to, so that much work of one kind keeps neither other work nor
-    other topics waiting for ever. Memory: the name of a topic."""
+    """The time of one kind of work in a round: it takes some topics at a time, until the time is used. For one thread.
+    Each round continues behind the previous one, so that much work of one kind blocks neither other work nor other
+    topics. Memory: the name of a topic."""
 
     def __init__(self, work: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
         self._work = work
@@ -320,9 +318,9 @@ class Share:
         self._next = ""
 
     def run(self, topics: Sequence[TopicLogs]) -> tuple[int, bool]:
-        """How much was changed, and whether topics are left for the next round. At least 50 are looked at.
+        """The number of changes, and whether topics are left for the next round. Each round handles at least 50.
 
-        Raises what the work raises; the next round goes on behind the topics at which it did.
+        Raises the errors of the work; the next round continues behind the failed topics.
         """
         until_s, changed = self._clock.monotonic() + self._share_s, 0
         for some, following in self._in_turn(topics):

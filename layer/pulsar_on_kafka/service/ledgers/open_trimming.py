@@ -1,15 +1,15 @@
 """Open ledgers, which are still written to, are trimmed from their beginnings.
 
 Pulsar closes a ledger by age, size or count, and trims it as a whole. Here a ledger is a range of offsets, because
-message ids are made of that, so it cannot be closed early. But Kafka deletes any prefix: of an open ledger that goes
-which would lie in closed ones by now.
+message ids are made of that, so it cannot be closed early. But Kafka deletes any prefix: trimming deletes the part of
+an open ledger that would lie in closed ones by now.
 
-    first is raised on the list -> who needs the log is asked again -> what lies below goes
+    first is raised on the list -> needs of the log are read again -> offsets below are deleted
 
-Who makes a subscription writes its record, then reads the list, and begins there (`first_left.py`); here the list is
-written first, and then the subscriptions are read. So one of the two sees the other. Once raised the first offset
-stays, also where somebody needs what lies below after all: then that goes later. So it does no harm when an owner that
-was stopped deletes late.
+The creator of a subscription writes its record, then reads the list, and begins there (`first_left.py`); here the list
+is written first, and then the subscriptions are read. So one of the two sees the other. A raised first offset stays,
+even if a reader still needs offsets below it: then their deletion is postponed. So a late deletion by a paused owner
+does no harm.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class TrimmingCluster(retirement.RetirementCluster, Protocol):
     """The calls on the cluster that trimming uses besides. They raise LayerErrors."""
 
     def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
-        """By topic; one that cannot be told now is missing."""
+        """The rollover by topic; topics whose policies cannot be read now are missing."""
         ...
 
     def rolled_over(
         self, topics: Sequence[TopicLogs], rollovers: Mapping[str, Rollover], deadline: Deadline
     ) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset whose message is not older than the topic's rollover time; the log's
-        end when all are. What cannot be told now is missing."""
+        end when all are. Unreadable partitions are missing."""
         ...
 
     def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None: ...
@@ -70,7 +70,7 @@ class _Open(NamedTuple):
 
 
 class OpenTrimming:
-    """For one thread. Memory: 200 bytes for each partition of which something went in the last minutes."""
+    """Trims open ledgers, in one thread. Memory: 200 bytes for each partition that was trimmed in the last minutes."""
 
     def __init__(self, use: TrimmingCluster, clock: Clock) -> None:
         self._use = use
@@ -78,10 +78,10 @@ class OpenTrimming:
         self._not_before_ms: dict[LedgerPlace, int] = {}
 
     def run(self, owner: LedgerOwner, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
-        """Have go what may, of these topics of an owner that took over; of how many partitions something went.
+        """Trims these topics of an owner that took over; returns the number of trimmed partitions.
 
         Raises:
-            Fenced: as `LedgerOwner.turn`. Other LayerErrors pass: the next run goes on.
+            Fenced: see `LedgerOwner.turn`. Other LayerErrors pass: the next run continues.
         """
         found = list(_open_alone(owner.lists(deadline), topics))
         raised = self._raised(found, deadline)[:MAX_AT_ONCE]
@@ -95,13 +95,13 @@ class OpenTrimming:
             free = {p: first for p, first in before.items() if p in needs and _is_free(needs[p], first)}
             if free:
                 self._use.delete_below(topic, free, deadline)
-                _log.info("topic=%s what nobody needs of open ledgers went, of %d partitions", topic.name, len(free))
+                _log.info("topic=%s open ledgers trimmed in %d partitions", topic.name, len(free))
                 done += len(free)
         return done
 
     def _raised(self, found: Sequence[_Open], deadline: Deadline) -> list[Ledger]:
-        """Those of which something may go, with the first offset that they are to have. Asks of the cluster only what
-        is not known to keep everything."""
+        """The ledgers that may be trimmed, with their new first offsets. Queries the cluster only about ledgers without
+        a known reason to keep everything."""
         now_ms = self._clock.now_ms()
         self._not_before_ms = {place: until for place, until in self._not_before_ms.items() if until > now_ms}
         grown = [each for each in found if each.ledger.first < each.log_end]
@@ -171,7 +171,7 @@ def _is_free(needs: Needs, first: int) -> bool:
 
 
 def _beginning_at(ledger: Ledger, first: int) -> Ledger:
-    """What was measured is of no use any more; the next turns measure what is left."""
+    """The ledger from `first` on, without measurements: the next turns measure the rest."""
     return ledger._replace(
         record=LedgerRecord(ledger.record.topic, LedgerState.OPEN, first, first, properties=ledger.record.properties)
     )

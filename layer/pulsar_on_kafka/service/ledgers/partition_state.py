@@ -47,10 +47,10 @@ class PartitionLook:
         self._topic_deletion = topic_deletion
 
     def at(self, name: TopicName, partition: int, deadline: Deadline, *, with_list: bool) -> Found:
-        """What `judge` wants to know, read in the order that it wants; of `listed` nothing without `with_list`.
+        """The input of `judge`, read in the required order; `listed` is empty without `with_list`.
 
         Raises:
-            NoLeaderNow: for now nobody knows what its log has. And other LayerErrors.
+            NoLeaderNow: its log cannot be read now. And other LayerErrors.
         """
         life = self._services.topics.last_life(name, deadline)
         if life is None:

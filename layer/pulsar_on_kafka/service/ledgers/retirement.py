@@ -1,13 +1,13 @@
-"""Phase 1 of a deletion: ledgers that nobody needs any more leave their list, after an event that asks for their data
-to be deleted is durable.
+"""Phase 1 of a deletion: unneeded ledgers leave their list, after an event that requests the deletion of their data is
+durable.
 
-    CLOSED -> DELETING -> the event is durable -> who needs the log is asked again -> REMOVED
-                                                                                   -> CLOSED, somebody needs it now
+    CLOSED -> DELETING -> the event is durable -> needs of the log are read again -> REMOVED -> CLOSED, if it is needed
+    now
 
-Whoever dies between any two steps leaves a list on which the next owner goes on: a DELETING ledger gets an event
-(perhaps a second one, which finds nothing to delete) and is judged again. Who makes a subscription writes its record,
-then reads the list, and passes what is DELETING over (`first_left.py`); here the list is written first, and then the
-subscriptions are read. So one of the two sees the other. Source: PIP-186.
+After a crash between any two steps the next owner continues from the list: a DELETING ledger gets an event (perhaps a
+second one, which finds nothing to delete) and is judged again. The creator of a subscription writes its record, then
+reads the list, and skips DELETING ledgers (`first_left.py`); here the list is written first, and then the subscriptions
+are read. So one of the two sees the other. Source: PIP-186.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class RetirementCluster(Protocol):
     LayerErrors."""
 
     def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
-        """By topic and partition. What is bound, not there any more, or cannot be told now is missing."""
+        """Retention rules by topic and partition. Bound, deleted and unreadable topics are missing."""
         ...
 
     def needs(self, topic: TopicLogs, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, Needs]:
-        """Who needs these partitions, asked after this call was made. One that is missing cannot be told now."""
+        """Needs of these partitions, read after the call began. A missing partition cannot be read now."""
         ...
 
 
@@ -70,9 +70,9 @@ class Retired(NamedTuple):
 
 
 class Retirement:
-    """For one thread. Memory: ids of the ledgers that are DELETING, and have had their event, of the lists owned here.
+    """Retires ledgers, in one thread. Memory: ids of the DELETING ledgers with an event, of the lists owned here.
 
-    `trusted` hears of each ledger that is off its list.
+    `trusted` receives each ledger that is off its list.
     """
 
     def __init__(self, use: RetirementCluster, events: DeletionEvents, trusted: TrustedLedgers) -> None:
@@ -82,10 +82,10 @@ class Retirement:
         self._asked_for: set[int] = set()
 
     def run(self, owner: LedgerOwner, topics: Sequence[TopicLogs], deadline: Deadline) -> Retired:
-        """Take off their lists what may go, of these topics of an owner that took over.
+        """Removes deletable ledgers from the lists of these topics of an owner that took over.
 
         Raises:
-            Fenced: as `LedgerOwner.turn`. Other LayerErrors pass: the next run goes on.
+            Fenced: see `LedgerOwner.turn`. Other LayerErrors pass: the next run continues.
         """
         lists = owner.lists(deadline)
         concerned = [topic for topic in topics if any(_may_change(lists, topic))]
@@ -112,7 +112,7 @@ class Retirement:
         return Retired(len(gone), len(kept), len(gone) == MAX_AT_ONCE)
 
     def _ask_for(self, pending: Sequence[Ledger], deadline: Deadline) -> None:
-        """That their data be deleted; what was asked for once by this process is not again."""
+        """Requests the deletion of their data; this process requests it once."""
         new = [ledger for ledger in pending if ledger.id not in self._asked_for]
         if new:
             self._events.send(new, deadline)
@@ -121,7 +121,7 @@ class Retirement:
     def _judge(
         self, lists: LedgerLists, topics: Sequence[TopicLogs], deadline: Deadline, enough: float = inf
     ) -> _Judgement:
-        """What may go of these topics' lists, as if nothing were DELETING yet. Topics are left out once there is
+        """The deletable ledgers of these topics' lists, as if none were DELETING yet. Topics are skipped once there is
         `enough`."""
         rules = self._use.rules(topics, deadline)
         free: list[Ledger] = []

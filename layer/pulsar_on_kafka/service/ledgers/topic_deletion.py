@@ -1,12 +1,12 @@
 """The deletion of a topic, ledger by ledger.
 
-    ACTIVE -> DELETING -> an event for each ledger is durable -> their data goes, one by one -> DELETED
-                          (`deletion_ends`)                      (worker.py)                    (the Kafka topic, too)
+    ACTIVE -> DELETING -> an event for each ledger is durable -> their data is deleted -> DELETED (`deletion_ends`)
+    (worker.py) (the Kafka topic, too)
 
-Whoever deletes a topic writes DELETING. From then on there is no such topic, and no list of its ledgers is believed:
-its record stands for all of them until the last one is gone. Whoever maintains it asks for the deletions; a process
-that dies between two steps leaves a record on which the next one goes on. Kafka has no two topics of one name, so one
-that is made anew meanwhile makes the Kafka topic go at once; then the events find nothing to delete. Source: PIP-186.
+The deleting process writes DELETING. From then on the topic does not exist, and the lists of its ledgers do not count:
+its record stands for all of them until the last one is deleted. Its maintainer requests the deletions; after a crash
+between two steps the next one continues from the record. Kafka has no two topics of one name, so recreating the topic
+meanwhile deletes the Kafka topic at once; then the events find nothing to delete. Source: PIP-186.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 _log: Final = logging.getLogger(__name__)
 
 MAX_EVENTS: Final = 10_000
-"""For one topic. Where it has more ledgers each event asks for neighbouring ones together, by the last of them: what
-Kafka deletes is everything below that one's end anyway."""
+"""The limit of events for one topic. Where it has more ledgers each event covers neighbouring ones together, by the
+last of them: Kafka deletes everything below that one's end anyway."""
 
 
 def ledgers_of(deleting: TopicRecord, logs: Mapping[int, LogRange], most: int = MAX_EVENTS) -> Iterator[Ledger]:
@@ -60,8 +60,8 @@ class TopicDeletion:
         self._events = events
 
     def run(self, state_partitions: Collection[int], deadline: Deadline) -> int:
-        """Ask for the deletion of each ledger of the topics whose lists lie in these partitions of `ledgers`, once;
-        gives for how many topics that was done. What cannot be done now is told in the log, and left to the next run.
+        """Requests once the deletion of each ledger of the topics whose lists lie in these partitions of `ledgers`;
+        returns the number of topics. A failed topic is logged, and left to the next run.
         """
         done = 0
         for deleting in self._topics.records.being_deleted(deadline):
@@ -71,7 +71,7 @@ class TopicDeletion:
                 done += not self.end(deleting, deadline) and self._ask_for(deleting, deadline)
             except LayerError as failure:
                 deadline.check(f"topic {deleting.name} to be deleted")
-                _log.warning("topic=%s its deletion goes on later: %s", deleting.name, failure)
+                _log.warning("topic=%s its deletion continues later: %s", deleting.name, failure)
         return done
 
     def end(self, deleting: TopicRecord, deadline: Deadline) -> bool:

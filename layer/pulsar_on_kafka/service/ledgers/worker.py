@@ -1,8 +1,8 @@
-"""Phase 2 of a deletion: takes the events that ask for one, and deletes the data of ledgers that are off their list.
+"""Phase 2 of a deletion: receives the requests, and deletes the data of ledgers that are off their list.
 
-An ordinary program on this SDK: a Shared consumer with retry letters. What cannot be done yet, or fails, comes again
-later, ten times; then it is a dead letter. What is wrong (`DeletionVerdict.REFUSE`) is one at once. Deleting twice does
-nothing the second time, so it does not matter between which two steps a worker dies. Source: PIP-186.
+An ordinary program on this SDK: a Shared consumer with retry letters. A request that is premature or fails is
+redelivered later, ten times; then it is a dead letter. A wrong request (`DeletionVerdict.REFUSE`) is one at once. A
+second deletion does nothing, so a worker may die between any two steps. Source: PIP-186.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DeletionWorker:
         *,
         retry_s: float = RETRY_S,
     ) -> None:
-        """`retry_s`: after how many seconds an event comes again whose ledger may be in use."""
+        """`retry_s`: the seconds until an event is redelivered whose ledger may be in use."""
         self._client = client
         self._services = services
         self._look = look
@@ -85,7 +85,7 @@ class DeletionWorker:
         self._retry_ms = round(retry_s * 1000)
         self._counts: Counter[str] = Counter()
         self.answered = False
-        """Kafka has let it in, or has said that it may not be."""
+        """Whether Kafka has admitted it to the group, or refused it."""
         self._dead_letters: Producer | None = None
         self._worker = Worker(
             "pok-deletion-worker",
@@ -213,7 +213,7 @@ class DeletionWorker:
         consumer.reconsume_later(message, self._retry_ms, {REASON: str(failure)})
 
     def _refuse(self, consumer: Consumer, message: Message, reason: str) -> None:
-        """Nobody should have sent this: for an operator to look at."""
+        """Rejects a wrong request, for an operator to examine."""
         self._counts[DeletionVerdict.REFUSE.value] += 1
         _log.warning("event %s is refused: %s", message.message_id(), reason)
         if self._dead_letters is None or not self._dead_letters.is_connected():
@@ -228,7 +228,7 @@ class _Unreadable(Exception):
 
 
 def _read(message: Message) -> DeletionEvent:
-    """Raises _Unreadable, and what a message's `value` raises when the schema registry cannot be asked."""
+    """Raises _Unreadable, and the errors of a message's `value` when the schema registry does not reply."""
     try:
         event = event_in(message.value())
     except PulsarException:

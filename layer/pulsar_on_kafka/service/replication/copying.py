@@ -1,5 +1,5 @@
-"""A record's copy in another cluster gets its headers here; some records are not copied. Pure, but for the schema
-versions it asks for.
+"""Builds the headers of a record's copy in another cluster; some records are not copied. Pure, except for look-ups of
+schema versions.
 
 Source: Pulsar's `GeoPersistentReplicator`. Decision: mapping/decisions/0017.
 """
@@ -44,7 +44,8 @@ _ALONE: Final = ALONE[0]
 _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
 _ASK_S: Final = 30.0
 _WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
-"""It was accepted where the message was sent. Source: Pulsar's replicator registers schemas without a check, too."""
+"""Compatibility was checked where the message was sent. Source: Pulsar's replicator registers schemas without a check,
+too."""
 
 
 class MetTransactions(Protocol):
@@ -53,8 +54,8 @@ class MetTransactions(Protocol):
 
 
 class Copying:
-    """The copies of one partition's records, by one owner of its replicator. `target_version` gives the target's
-    version of a schema, by the header that names the source's; `met` is told before what it names is copied."""
+    """The copies of one partition's records, by one owner of its replicator. `target_version` returns the target's
+    version of a schema, by the header that names the source's; `met` is called before the copy."""
 
     def __init__(
         self,
@@ -73,12 +74,12 @@ class Copying:
         self._met = met
 
     def headers_of(self, records: Iterable[Any]) -> Iterator[Headers | None]:
-        """For each record those of its copy; None for what is not copied: markers (but for those that clusters
-        exchange), what comes from another cluster, and what its sender keeps from this one.
+        """The headers of each record's copy; None for records that are not copied: markers (except those that clusters
+        exchange), records from another cluster, and those whose sender excluded the target.
 
         Raises:
-            CorruptRecord: the names of clusters that it shall get to cannot be read.
-            LayerError: its schema is not to be had.
+            CorruptRecord: the names of its target clusters cannot be read.
+            LayerError: its schema cannot be read.
         """
         origin, suffix = self._origin, self._suffix
         published_ms, published = -1, (PUBLISH_TIME, b"0")

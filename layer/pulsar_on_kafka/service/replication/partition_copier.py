@@ -23,7 +23,7 @@ from pulsar_on_kafka_mapping.records.epoch_fences import Fence
 
 _VERSION_BITS: Final = 32
 ANSWER_S: Final = 30.0
-"""How long an answer is waited for. librdkafka gives a commit up sooner; that it says so is not relied on."""
+"""The time-out of a reply. librdkafka gives a commit up sooner; this code does not rely on its report."""
 
 
 class ReplicationCursor:
@@ -49,7 +49,7 @@ class ReplicationCursor:
         return self.identity.subscription_incarnation << _VERSION_BITS | self._version
 
     def prepare(self, store: CursorStore, next_offset: int, deadline: Deadline) -> CommittedOffset:
-        """The commit which says that everything below `next_offset` is done."""
+        """The commit which records that everything below `next_offset` is copied."""
         if next_offset > self._state.next_unacked:
             self._state.acknowledge_cumulative(next_offset - 1)
         save = store.prepare(self.identity, self._state, self._saved, self._next, deadline)
@@ -59,10 +59,10 @@ class ReplicationCursor:
 
 
 class PlaceSaves:
-    """Saves of a replicator's places in its group: those that it was asked to keep, and those that it has. Places by
-    partition, as source offsets below which everything is done. One save is under way at a time. For one thread.
+    """Saves of a replicator's places in its group: requested and confirmed ones. A place is the source offset, by
+    partition, below which everything is copied. One save is under way at a time. For one thread.
 
-    What the group did not take, or did not answer, is due again, also when nothing was copied since.
+    A save that the group rejected, or did not answer, is due again, also when nothing was copied since.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -72,18 +72,18 @@ class PlaceSaves:
         self._sent_s = 0.0
 
     def kept(self, places: Mapping[int, int]) -> None:
-        """The group has these: it said so to somebody who waited."""
+        """Records places that the group confirmed to another caller."""
         self._kept.update(places)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """They are somebody else's; an answer that still comes says nothing of them."""
+        """Forgets partitions of another owner; late replies about them are ignored."""
         for partition in partitions:
             self._kept.pop(partition, None)
             if self._sent is not None:
                 self._sent.pop(partition, None)
 
     def due(self, done: Mapping[int, int]) -> dict[int, int]:
-        """What is to be saved of `done` now: nothing while an answer is waited for."""
+        """The places of `done` to save now; none while a reply is outstanding."""
         if self._sent is not None:
             return {}
         return {partition: place for partition, place in done.items() if place > self._kept.get(partition, -1)}
@@ -98,8 +98,8 @@ class PlaceSaves:
         self._sent = None
 
     def is_unanswered(self) -> bool:
-        """Whether the answer is not waited for any longer: the save then counts as one that was not accepted. A later
-        one names a later place, or the same, so it does not matter what became of it."""
+        """Whether the reply has timed out: the save then counts as rejected. A later save names a later place, or the
+        same, so its outcome does not matter."""
         if self._sent is None or self._clock.monotonic() - self._sent_s < ANSWER_S:
             return False
         self.answered(accepted=False)
@@ -107,8 +107,8 @@ class PlaceSaves:
 
 
 _STEP: Final = 50
-"""Records, of which some thousands are under way: so many are reported as one, and then reports are asked for. Less
-often, and the producer's own thread would wait for the GIL at each report."""
+"""Records per step, of which some thousands are under way: a step is reported as one, followed by a poll for reports.
+With larger steps the producer's own thread would wait for the GIL at each report."""
 _FULL_S: Final = 30.0
 
 
@@ -123,9 +123,10 @@ class RecordsAsTheyAre:
 
 
 class Lane:
-    """Owned by the replicator's thread; delivery reports come from whichever thread serves the producer.
+    """Copies one partition to another cluster. Owned by the replicator's thread; delivery reports come from the thread
+    that serves the producer.
 
-    Memory: what `CopiesUnderWay` says, and what `ReadCommitted` keeps of open transactions.
+    Memory: see `CopiesUnderWay`, and the open transactions in `ReadCommitted`.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class Lane:
         raise_ours(failure, f"copying offset {offset} to {self.copies}")
 
     def done_upto(self) -> CopiedMessages:
-        """What is copied now, as a snapshot says it. Only of the replicator's thread."""
+        """The present copies, in the form of a snapshot. Only for the replicator's thread."""
         upto = self.copies.next_offset  # first: what is not done by then lies there or behind
         highest = self._next_undone() - 1
         present = self.copied.present

@@ -1,4 +1,4 @@
-"""Another cluster, connected to when somebody first needs it, and then shared by all that is copied there."""
+"""A connection to another cluster, opened at its first use, and then shared by all copies to that cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RemoteCluster:
         self._lock = threading.Lock()
 
     def node(self, ended: Callable[[], bool]) -> Node:
-        """The connection. Raises ConnectFailed when nobody answers, or `ended` says so."""
+        """The connection. Raises ConnectFailed when no broker replies, or `ended` returns True."""
         with self._lock:
             if self._node is None:
                 if ended():
@@ -47,7 +47,7 @@ class RemoteCluster:
             return self._node
 
     def close(self) -> None:
-        """Give the connection back; nobody may use it any more."""
+        """Releases the connection; no caller may use it afterwards."""
         with self._lock:
             node, self._node = self._node, None
         if node is not None:
@@ -55,10 +55,10 @@ class RemoteCluster:
 
 
 class RemoteClusters:
-    """Other clusters, by the registry, and with secrets that are given to the process. For one thread, until `close`.
-    Memory: a `Node` for each cluster that was asked for.
+    """Other clusters, by the registry, with the secrets of the process. For one thread, until `close`. Memory: a `Node`
+    for each cluster in use.
 
-    A cluster that does not answer is asked again after 30 s.
+    An unresponsive cluster is retried after 30 s.
     """
 
     def __init__(self, node: Node, secrets: Mapping[str, Mapping[str, str]]) -> None:

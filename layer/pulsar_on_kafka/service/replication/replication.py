@@ -1,7 +1,7 @@
-"""The role of copying topics to other clusters, shared out among services by a Kafka group.
+"""The role of copying topics to other clusters, shared among services by a Kafka group.
 
-Whoever is assigned partition i of `subscriptions` copies the topics whose subscriptions lie there, to all the clusters
-that their policies name. What keeps two from copying one partition is the group of each replicator's own subscription.
+The member with partition i of `subscriptions` copies the topics whose subscriptions lie there, to all the clusters that
+their policies name. The group of each replicator's own subscription prevents two copiers of one partition.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Replicator:
         self.topic = topic
         self.cluster = remote.name
         self.settings = remote.settings
-        """How the other cluster is reached."""
+        """Connection settings of the other cluster."""
         self.counts = ReplicationCounts()
         self.waits_for = "it has not begun yet"
         """Why nothing is copied; '' while it is."""
@@ -77,7 +77,7 @@ class Replicator:
             session = self._session(Deadline.after(_OPEN_S))
             self.waits_for = ""
             session.run()
-        except Exception as failure:  # stats tell it
+        except Exception as failure:  # the stats show it
             self.waits_for = f"{type(failure).__name__}: {failure}"
             self.counts.failures += 1
             raise
@@ -132,10 +132,11 @@ Wanted: TypeAlias = tuple[str, str]
 
 
 class Replication(SharedRole):
-    """Thread-safe; joins the group when it is made, leaves it in `close`. A round every two seconds.
+    """The replication role of this process. Thread-safe; the constructor joins the group, `close` leaves it. A round
+    every two seconds.
 
-    Memory: for each topic and cluster what `ReplicatorSession` says, with a thread of its own and a group membership
-    (4 threads of librdkafka, 8 file descriptors).
+    Memory: for each topic and cluster see `ReplicatorSession`, with a thread of its own and a group membership (4
+    threads of librdkafka, 8 file descriptors).
     """
 
     role = RoleName.REPLICATION
@@ -256,8 +257,8 @@ class Replication(SharedRole):
                 self._running.pop(each, None)
 
     def _remove_obsolete(self, named: Mapping[str, Iterable[str]], ended: bool, deadline: Deadline) -> None:
-        """Delete the subscriptions of replicators that no policy wants any more, which keep data from being removed.
-        One that no replicator ever used waits for a policy: somebody said by it where copying is to begin."""
+        """Deletes the subscriptions of replicators without a policy, which prevent data from being removed. One that no
+        replicator ever used waits for a policy: it marks where copying is to begin."""
         now_s = self._node.clock.monotonic()
         if not ended and now_s - self._obsolete_looked_s < _LOOK_FOR_OBSOLETE_S:
             return

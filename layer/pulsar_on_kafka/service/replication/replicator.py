@@ -1,11 +1,11 @@
-"""A replicator from its joining the group of its subscription until something fails or it is told to end.
+"""A replicator session, from joining the group of its subscription until a failure or a request to end.
 
-One thread does everything but the delivery reports: read what the group gives, hand what may be read and is to be
-copied to the producer of the other cluster, save how far that is. It takes a partition over in this order, and copies
-nothing before: a commit of the group that names it and the next version (from then on a former owner cannot save); the
-target's snapshot under this epoch, with a fence where the former owner may still write; one more commit, which the
-group refuses if somebody took the partition over meanwhile. So whoever takes over later finds that snapshot, and
-fences.
+One thread does everything except the delivery reports: it reads the assigned partitions, hands readable records to the
+producer of the other cluster, and saves the progress. A take-over of a partition has three steps before the first copy.
+First a commit of the group names the owner and the next version (from then on a former owner cannot save). Then the
+target's snapshot is written under this epoch, with a fence where the former owner may still write. One more commit
+follows, which the group refuses if another process took the partition over meanwhile. So the next owner finds that
+snapshot, and fences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log: Final = logging.getLogger(__name__)
 
 MAX_RECORDS: Final = 20_000
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""Under way to the other cluster, of one replicator; one batch of the group more."""
+"""The limit of bytes under way to the other cluster for one replicator, exceeded by one batch of the group at most."""
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.05
 _ROOM_S: Final = 0.5
@@ -59,11 +59,11 @@ class ReplicationCounts:
     failures: int = 0
     under_way: int = 0
     behind: int = 0
-    """Records up to the log's end, as Kafka last told it, of the partitions that this process copies."""
+    """Records up to the log's end, as Kafka last reported it, of the partitions that this process copies."""
 
 
 class ReplicatorSession:
-    """Runs in the caller's thread. Memory: librdkafka's fetch queue (16 MiB), `MAX_BYTES`, and what `Lane` says."""
+    """A session, run in the caller's thread. Memory: librdkafka's fetch queue (16 MiB), `MAX_BYTES`, and see `Lane`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ReplicatorSession:
             IncarnationCheck(node.incarnations, subscription.topic),
             IncarnationCheck(target.node.incarnations, target.topic),
         )
-        """Of the topic here and there."""
+        """The checks of the topic's incarnation here and there."""
         self._paused = False
         self._save_due_s = self._snapshot_due_s = 0.0
         self._base = (counts.records, counts.bytes)
@@ -104,10 +104,10 @@ class ReplicatorSession:
         """Records and bytes copied by lanes that were given up."""
 
     def run(self) -> None:
-        """Until `ended`, or something fails.
+        """Copies until `ended` or a failure.
 
         Raises:
-            LayerError: copying cannot go on; a new session may.
+            LayerError: copying cannot continue; a new session may.
         """
         topic = self._subscription.topic
         config = self._node.settings.group_member(
@@ -127,7 +127,7 @@ class ReplicatorSession:
                 self._consumer.close()
             finally:
                 membership_ended(self._client_id)
-                self._leave(self._lanes)  # whatever the group did not ask back
+                self._leave(self._lanes)  # partitions that the group did not revoke
                 self._lanes.clear()
                 self._count()
 
@@ -199,7 +199,7 @@ class ReplicatorSession:
         log = self._consumer.watermarks(lane.partition, _STORE_S)
         who = f"replicator {self._name}[{lane.partition}]"
         lane.read_position = inside(log, lane.read_position, who)
-        _log.warning("%s goes on at offset %d, the log's start is %d", who, lane.read_position, log[0])
+        _log.warning("%s continues at offset %d, the log's start is %d", who, lane.read_position, log[0])
         self._consumer.seek(lane.partition, lane.read_position)
 
     # Back-pressure ------------------------------------------------------------------------------------------------
@@ -214,7 +214,8 @@ class ReplicatorSession:
         )
 
     def _wait_for_room(self) -> None:
-        """For half a second; then reading pauses, which throws away what was fetched ahead, but serves the group."""
+        """Waits up to half a second for room; then reading pauses, which discards prefetched records, but serves the
+        group."""
         deadline = Deadline.after(_ROOM_S)
         producer = self._target.producer()
         while self._is_full() and not deadline.passed() and not self._ended():

@@ -1,7 +1,8 @@
-"""Subscriptions that are here because other clusters have them, and those that were left.
+"""Subscriptions that were created here for other clusters, and those that were left.
 
-What another cluster says of a subscription makes it here, once: whoever deletes it here, or has it replicated no more,
-is done with the life that it had there. Only a consumer or an administrator, or a new life there, brings it back.
+A report of another cluster about a subscription creates it here, once. After its deletion here, or the end of its
+replication, reports about the same incarnation there are ignored. Only a consumer or an administrator, or a new
+incarnation there, recreates it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pulsar_on_kafka_mapping.state.clusters.subscription_progress import KNOWS, 
 _log: Final = logging.getLogger(__name__)
 
 Names = tuple[str, str]
-"""Of a topic and a subscription."""
+"""The names of a topic and a subscription."""
 _Life = tuple[int, int]
 """The incarnations of a topic and of a subscription; of two lives the later one is the higher."""
 
 
 class _OnRecord(NamedTuple):
-    """The progress of one subscription that is on record here: who speaks of it, who was heard, and who was left."""
+    """The recorded progress of one subscription here: the reporting clusters, the accepted ones, and the left ones."""
 
     speaking: dict[Subject, HeadAt]
     known: set[tuple[str, int]]
@@ -37,7 +38,8 @@ class _OnRecord(NamedTuple):
 
 
 class MadeForOthers:
-    """For one thread. Memory: 200 bytes for each partition of which other clusters speak in vain."""
+    """Mirrors subscriptions, in one thread. Memory: 200 bytes for each partition with ignored reports of other
+    clusters."""
 
     def __init__(self, node: Node, words: ProgressWords) -> None:
         self._node = node
@@ -68,8 +70,8 @@ class MadeForOthers:
             self._met(here, found, deadline)
 
     def _met(self, here: Subscription, heard: _OnRecord, deadline: Deadline) -> None:
-        """Have it on record that whoever speaks of it was heard: who finds that without the subscription knows that it
-        was left."""
+        """Records that the reports were accepted: a later look that finds such a record without the subscription knows
+        that it was left."""
         for subject in heard.speaking:
             if (subject.cluster, subject.partition) not in heard.known and subject.partition in here.served:
                 self._words.know(Part(here, subject.partition), subject.cluster, {}, deadline)
@@ -87,7 +89,7 @@ class MadeForOthers:
         if found.known:
             for cluster, life in speaking.items():
                 self._words.leave(Subject(names[0], 0, names[1], cluster, LEFT), life, deadline)
-            _log.info("subscription=%s/%s was left: what %s say does not bring it back", *names, ", ".join(speaking))
+            _log.info("subscription=%s/%s was left: reports of %s do not recreate it", *names, ", ".join(speaking))
             return
         left = {cluster: self._life(*at, deadline) for cluster, at in found.left.items()}
         if any(life > left.get(cluster, (-1, -1)) for cluster, life in speaking.items()):

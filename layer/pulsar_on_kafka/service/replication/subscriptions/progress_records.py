@@ -17,7 +17,8 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 
 STALE_S: Final = 5.0
-"""Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
+"""The longest pause between the look and the request; after a longer one nothing is done: there may have been a
+seek."""
 
 
 class SyncRound(NamedTuple):
@@ -53,32 +54,35 @@ class Part(NamedTuple):
 
 
 class ProgressWords:
-    """For one thread. Memory: `ProgressWriter`'s, for each partition of a replicated subscription and other cluster."""
+    """Progress records, for one thread. Memory: `ProgressWriter`'s, for each partition of a replicated subscription and
+    other cluster."""
 
     def __init__(self, here: ProgressLog) -> None:
         self._here = here
         self._writers: dict[tuple[str, Subject], ProgressWriter] = {}
-        """By where they write ('' here), and what."""
+        """Writers by target ('' for this cluster) and subject."""
 
     def known(self, part: Part, cluster: str, deadline: Deadline) -> Progress:
-        """What is no news from this cluster; nothing for a subscription that was made anew since. Raises as
+        """The known progress of this cluster; empty for a subscription that was recreated since. Raises the errors of
         `ProgressLog.head`."""
         return self._own(part, KNOWS, cluster, deadline)
 
     def know(self, part: Part, cluster: str, progress: Progress, deadline: Deadline) -> None:
-        """From now on this is no news from that cluster. Raises as `ProgressWriter.write`."""
+        """Records the progress of that cluster as known. Raises the errors of `ProgressWriter.write`."""
         self.say("", self._here, part, part.subject(cluster, KNOWS), progress, deadline)
 
     def followed(self, part: Part, local: str, deadline: Deadline) -> Progress:
-        """What is not wanted here because it lies below other sides' beginnings. Raises as `ProgressLog.head`."""
+        """Progress to ignore here because it lies below other sides' beginnings. Raises the errors of
+        `ProgressLog.head`."""
         return self._own(part, BEGINS, local, deadline)
 
     def follow(self, part: Part, local: str, progress: Progress, deadline: Deadline) -> None:
-        """All that is not wanted from now on. Raises as `ProgressWriter.write`."""
+        """Replaces the progress to ignore. Raises the errors of `ProgressWriter.write`."""
         self.say("", self._here, part, part.subject(local, BEGINS), progress, deadline)
 
     def leave(self, subject: Subject, life: tuple[int, int], deadline: Deadline) -> None:
-        """This life of a subscription elsewhere is not heard from now on. Raises as `ProgressWriter.write`."""
+        """Records this incarnation of a subscription elsewhere as left: its reports are ignored. Raises the errors of
+        `ProgressWriter.write`."""
         ProgressWriter(self._here, subject).write(life, {}, {}, deadline)
 
     def say(
@@ -91,8 +95,8 @@ class ProgressWords:
         deadline: Deadline,
         deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
     ) -> None:
-        """Tell the cluster `to` ('': this one), whose state topic this is. What says the same as the last time is not
-        written again. Raises as `ProgressWriter.write`."""
+        """Reports to the cluster `to` ('': this one), whose state topic this is. An unchanged report is not written
+        again. Raises the errors of `ProgressWriter.write`."""
         writer = self._writers.get((to, said))
         if writer is None or writer.log is not log:
             writer = self._writers[to, said] = ProgressWriter(log, said)
@@ -103,7 +107,7 @@ class ProgressWords:
         self._writers.pop((to, said), None)
 
     def forget(self, state_partitions: Sequence[int]) -> None:
-        """Somebody else sees to these now."""
+        """Forgets the writers of partitions that another process serves now."""
         lost = frozenset(state_partitions)
         self._writers = {
             each: writer

@@ -1,7 +1,7 @@
-"""The role of replicated subscriptions, shared out among processes by a Kafka group.
+"""The role of replicated subscriptions, shared among processes by a Kafka group.
 
-Whoever is assigned partition i of `subscription_progress` tells other clusters of the subscriptions of its topics, and
-takes over what they say. One thread serves all partitions of a process, in rounds.
+The member with partition i of `subscription_progress` reports the subscriptions of its topics to other clusters, and
+applies their reports. One thread serves all partitions of a process, in rounds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReplicatedSubscriptions(SharedRole):
     thread = "pok-subscriptions"
     turns = "progress"
     failing = "replicated subscriptions wait"
-    without = "this process tells no other cluster what replicated subscriptions have done with"
+    without = "this process reports no progress of replicated subscriptions to other clusters"
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Tells other clusters what subscriptions have done with here, and takes over here what they say.
+"""Reports the progress of subscriptions here to other clusters, and applies their reports here.
 
-Of each partition of a replicated subscription, in rounds. *Take over*: what others newly say becomes acknowledgements
-of the cursor here, by its owner or, where nobody consumes, by a save of our own; so a log that is consumed elsewhere is
-not kept for ever. *Tell*: what the cursor has saved goes to the state topic of each cluster that messages go to.
-Neither waits for messages to be copied, and what is put off or not acknowledged holds nothing else back.
+Each round has two steps for each partition of a replicated subscription. *Apply*: new reports become acknowledgements
+of the cursor here, by its owner or, without consumers, by a save of this process; so a log that is consumed elsewhere
+is not retained for ever. *Report*: the saved state of the cursor goes to the state topic of each target cluster.
+Neither waits for messages to be copied, and delayed or unacknowledged messages do not block others.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ _log: Final = logging.getLogger(__name__)
 
 
 class DeliveriesSync:
-    """For one thread. Memory: what is told of one partition (`delivery_count_transfer.MAX_MESSAGES`)."""
+    """Syncs delivery state, in one thread. Memory: the reported state of one partition
+    (`delivery_count_transfer.MAX_MESSAGES`)."""
 
     def __init__(self, node: Node, words: ProgressWords) -> None:
         self._node = node
@@ -72,11 +73,11 @@ class DeliveriesSync:
     def take_over(
         self, part: Part, side: SubscriptionSide, heads: Sequence[tuple[Subject, HeadAt]], deadline: Deadline
     ) -> bool:
-        """Lay down what others say for whoever consumes here next. False: somebody consumes, who counts himself; so it
-        waits until he has ended.
+        """Stores the reports of others for the next consumer here. False: a consumer is connected and counts deliveries
+        itself; so the reports wait for its end.
 
         Raises:
-            LayerError: it cannot be read, or laid down, now.
+            LayerError: the reports cannot be read or stored now.
         """
         found = [self._node.progress.head(subject, at, deadline).deliveries for subject, at in heads]
         if not any(found):
@@ -98,10 +99,10 @@ class DeliveriesSync:
         return True
 
     def tell(self, cluster: str, log: ProgressLog, part: Part, side: SubscriptionSide, deadline: Deadline) -> None:
-        """Nothing is written where none are on record, and none were ever told of.
+        """Reports the delivery state to a cluster; writes nothing where none exists and none was ever reported.
 
         Raises:
-            LayerError: that cluster cannot be told now.
+            LayerError: that cluster cannot be reached now.
         """
         mine = part.subject(side.origin.cluster, DELIVERED)
         found = deliveries_told(side)
@@ -134,8 +135,8 @@ class _Seen:
 
 
 class SubscriptionSync:
-    """For one thread. Memory: `OriginIndex` of the topics concerned, one partition's acknowledgements at a time, and
-    about 1 kB for each partition of a replicated subscription and other cluster."""
+    """Syncs subscriptions, in one thread. Memory: `OriginIndex` of the topics concerned, one partition's
+    acknowledgements at a time, and about 1 kB for each partition of a replicated subscription and other cluster."""
 
     def __init__(
         self,
@@ -186,7 +187,7 @@ class SubscriptionSync:
         return done
 
     def forget(self, state_partitions: Sequence[int]) -> None:
-        """Somebody else sees to these now."""
+        """Forgets partitions that another process serves now."""
         lost = frozenset(state_partitions)
         self._words.forget(state_partitions)
         self._seen = {
@@ -203,7 +204,7 @@ class SubscriptionSync:
         return found
 
     def _replicated(self, owned: frozenset[int], deadline: Deadline) -> dict[tuple[str, str], Subscription]:
-        """Those that live, by the names of topic and subscription."""
+        """The live replicated subscriptions, by the names of topic and subscription."""
         node, kept = self._node, {}
         for topic_name, name in node.subscriptions.replicated(deadline):
             if SUBSCRIPTION_PROGRESS.partition_for(topic_name) not in owned:
@@ -241,7 +242,7 @@ class SubscriptionSync:
                     log.forget(subject, deadline)
                     self._words.unsaid(cluster, subject)
                     name = f"{subject.topic}/{subject.subscription}"
-                    _log.info("subscription=%s cluster %s hears no more of it in this way", name, cluster)
+                    _log.info("subscription=%s cluster %s gets no more reports of it in this way", name, cluster)
 
     def _of_subscription(
         self, local: str, subscription: Subscription, heads: Mapping[Subject, HeadAt], deadline: Deadline
@@ -280,7 +281,8 @@ class SubscriptionSync:
         return SyncRound(len(indexes), told, taken, behind)
 
     def _heard(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
-        """What each other cluster says of one partition; nothing of one that is about to say it of another life."""
+        """The report of each other cluster about one partition; none from a cluster that is about to report another
+        incarnation."""
         log, found = self._node.progress, {}
         for subject, at in others.items():
             if subject.about != SAYS:
@@ -295,8 +297,8 @@ class SubscriptionSync:
         return found
 
     def _begins(self, part: Part, side: SubscriptionSide, heard: Mapping[str, _Word], deadline: Deadline) -> Progress:
-        """What the cursor has passed, or is about to, though nobody acknowledged it: what lies below the
-        subscription's beginning, and below the beginnings of those for whom it was made."""
+        """Offsets that the cursor has passed, or is about to, without an acknowledgement: below the subscription's
+        beginning, and below the beginnings of the clusters for which it was created."""
         found = begun(side, part.subscription.start_offset(part.partition))
         if part.subscription.follows:
             local = side.origin.cluster
@@ -315,7 +317,7 @@ class SubscriptionSync:
         looked: Deadline,
         deadline: Deadline,
     ) -> int:
-        """How many entries, and batch entries in part, were acknowledged."""
+        """The number of entries, and of batch entries in part, that were acknowledged."""
         node, (subscription, partition) = self._node, part
         topic = subscription.topic
         news: dict[str, Progress] = {}
@@ -340,7 +342,7 @@ class SubscriptionSync:
     def _tell(
         self, part: Part, side: SubscriptionSide, begins: Progress, peers: Sequence[str], deadline: Deadline
     ) -> tuple[int, bool]:
-        """How many clusters were told something, and whether all could be reached."""
+        """The number of clusters that got a report, and whether all could be reached."""
         progress = said(side)
         done, everybody = 0, True
         for cluster in peers:
@@ -360,5 +362,5 @@ class SubscriptionSync:
                 done += 1
             except errors.LayerError as failure:
                 everybody = False
-                _log.warning("subscription=%s cannot tell cluster %s its progress: %s", part, cluster, failure)
+                _log.warning("subscription=%s cannot report its progress to cluster %s: %s", part, cluster, failure)
         return done, everybody
