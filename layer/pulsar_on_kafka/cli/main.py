@@ -81,7 +81,7 @@ class _Commands(OnDemandGroup):
             "pulsar_on_kafka.cli.commands.tenants:app",
             "Which cluster has which tenant: what the lookup services of this cluster answer.",
         ),
-        "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Tell clients which cluster has their tenant."),
+        "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Return the cluster of a tenant to clients."),
         "gateway": OnDemand(
             "pulsar_on_kafka.cli.commands.gateway:gateway",
             "Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients name it as pulsar://host:port.",

@@ -45,11 +45,11 @@ ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def close_on_signals(close: Callable[[], None]) -> None:
-    """At the first SIGTERM or SIGINT `close` runs, in a thread, for the one that is interrupted may hold what it needs;
-    then the signal is sent again, to the handler that there was before. A second signal goes to that one at once.
+    """Runs `close` at the first SIGTERM or SIGINT, in a thread, since the interrupted one may hold locks that it needs.
+    Then the signal is resent to the previous handler. A second signal goes to that one at once.
 
     Raises:
-        ValueError: not called in the main thread, which Python wants for signals.
+        ValueError: not called in the main thread, which Python requires for signals.
     """
     for number in ENDING:
         former = signal.getsignal(number)
@@ -85,36 +85,36 @@ class Client(OfOneProcess):
     @takes(ClientOptions)
     def __init__(self, options: ClientOptions) -> None:
         """`service_url` is `kafka://host:port[,host:port...]`, or `kafka+ssl://` for TLS. With
-        `pok+lookup://host:port[,host:port...]` a lookup service tells which cluster has the tenant of each topic, with
+        `pok+lookup://host:port[,host:port...]` a lookup service returns the cluster of each topic's tenant, with
         `pok+map:///a/file` that file does; producers, consumers and readers then move when the tenant does
         (docs/migration.md). All other arguments count for every cluster.
 
-        An `AutoClusterFailover` or any `ServiceInfoProvider` in its place tells where the cluster is, with its login
-        and authorities, and when that changes: producers, consumers and readers then go on on the next cluster
+        An `AutoClusterFailover` or any `ServiceInfoProvider` in its place returns the cluster's address, with its login
+        and authorities, and reports changes: producers, consumers and readers then continue on the next cluster
         (docs/migration.md, "Clients that change clusters by themselves").
 
         `enable_transaction` is the Java client's; see `new_transaction`.
 
-        Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms` (1 to
-        60,000: how long an acknowledgement may wait before it is durable), `max_pattern_topics` (1 or more: how many
-        topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or more:
-        how much of what is acknowledged out of order is kept in memory; the largest limit of the process's Clients of a
-        cluster counts), `metrics_port` (where `GET /metrics` answers with this process's metrics, 0 for a free port;
-        docs/metrics.md), `stand_in` (whether this process may take over the roles of `pok serve` while no service is
-        there; None: as the environment's POK_STAND_IN says, and else yes; layer/pulsar_on_kafka/service/README.md),
-        `tracing` (spans of OpenTelemetry for what is sent and received: True with the global provider, or a
-        TracerProvider; needs the extra `otel`; docs/tracing.md), `profile` (which profile of the user's configuration
-        says what these arguments do not; `service_url` may then be left out; docs/profiles.md) and `instance` (whose
-        state it is, where several share a cluster who do not trust one another: 1 to 40 of a-z, 0-9 and single hyphens
-        between them, '' for the one without a name; None: as the environment's POK_INSTANCE says, and else '';
-        docs/acls.md).
+        Additional arguments, not in the official client: `kafka_config` (raw librdkafka options),
+        `ack_persist_interval_ms` (1 to 60,000: how long an acknowledgement may wait before it is durable),
+        `max_pattern_topics` (1 or more: how many topics one pattern may open; each is a membership in a Kafka group),
+        `cursor_memory_limit_bytes` (1 MiB or more: the memory for individual acknowledgements; the largest limit of the
+        process's Clients of a cluster counts), `metrics_port` (where `GET /metrics` answers with this process's
+        metrics, 0 for a free port; docs/metrics.md), `stand_in` (whether this process may take over the roles of `pok
+        serve` while no service is there; None: the value of the environment's POK_STAND_IN, by default yes;
+        layer/pulsar_on_kafka/service/README.md), `tracing` (OpenTelemetry spans for sends and receives: True with the
+        global provider, or a TracerProvider; needs the extra `otel`; docs/tracing.md), `profile` (the profile of the
+        user's configuration with the defaults of these arguments; `service_url` may then be left out; docs/profiles.md)
+        and `instance` (the owner of the state, where several users who do not trust one another share a cluster: 1 to
+        40 of a-z, 0-9 and single hyphens between them, '' for the one without a name; None: the value of the
+        environment's POK_INSTANCE, by default ''; docs/acls.md).
 
         Raises:
             ValueError: the URL is none of the above, or is not given and neither is a profile; an argument has a wrong
-                type, or comes with a provider that says it itself (`authentication`, `tls_trust_certs_file_path`).
+                type, or comes with a provider that has it itself (`authentication`, `tls_trust_certs_file_path`).
             InvalidConfiguration: a number is out of range, no instance can have this name, `kafka_config` sets what
-                is not the user's to set; `tracing` is wanted and OpenTelemetry is not installed; the profile is not
-                there, or says what cannot be.
+                users may not set; `tracing` is requested and OpenTelemetry is not installed; the profile does not
+                exist, or is invalid.
             NotSupported: an option that this version does not have; gevent's monkey patching has replaced threads.
         """
         with pulsar_errors():
@@ -154,7 +154,7 @@ class Client(OfOneProcess):
             raise
 
     def _session_at(self, place: TenantPlace) -> Session:
-        """What a client of this one's options has open on the cluster that has a tenant."""
+        """The objects that a client of these options has open on the cluster of a tenant."""
         options = self._options
         with pulsar_errors():
             try:
@@ -181,17 +181,17 @@ class Client(OfOneProcess):
 
     @takes(ProducerOptions)
     def create_producer(self, options: ProducerOptions) -> Producer:
-        """A producer of `topic`, which is made if it does not exist.
+        """A producer of `topic`, which is created if it does not exist.
 
-        With `hashing_scheme` (ours; source: the `HashingScheme` of Java's and the C++ client) keys go to the partitions
-        to which those clients send them; the official Python client has `BoostHash`.
+        With `hashing_scheme` (not in the official client; source: the `HashingScheme` of Java's and the C++ client)
+        keys go to the partitions to which those clients send them; the official Python client has `BoostHash`.
 
         Raises:
             TopicNotFound: tenant, namespace or partition do not exist.
-            ProducerBusy: the name is taken, or somebody has the topic exclusively.
+            ProducerBusy: the name is taken, or the topic has an exclusive producer.
             ProducerFenced: access_mode Exclusive, and there are other producers.
             Timeout: access_mode WaitForExclusive, and they stayed for the operation timeout.
-            IncompatibleSchema: the topic's schemas or policies forbid this one, or want one; with every reason.
+            IncompatibleSchema: the topic's schemas or policies forbid this one, or require one; with every reason.
             InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
@@ -209,25 +209,27 @@ class Client(OfOneProcess):
         `topic` may be a list of topics or a compiled pattern, matched against `tenant/namespace/topic` (see
         `NamespacePattern`); then each topic has this subscription, and its messages come in turns.
 
-        `unacked_messages_timeout_ms` is None, 0 (both: none) or 10,000 and more. Ours beyond the official arguments:
-        `negative_ack_redelivery_backoff` takes the place of `negative_ack_redelivery_delay_ms`. `priority_level` is 0
-        (the highest) or more: Shared gives a level messages only when no consumer of a higher one takes any, Failover
-        chooses its active consumer in the highest; it counts among the consumers of all processes. Source: Java's
-        `ConsumerBuilder.priorityLevel`. `retry_enable` is for `Consumer.reconsume_later`: the consumer then has a
-        second topic, `<topic>-<subscription>-RETRY`, is one of several topics, and has dead letters after 16
-        redeliveries or retries unless `dead_letter_policy` says otherwise, by default in `<topic>-<subscription>-DLQ`,
-        one for all partitions. Delays count on Shared and Key_Shared only; letters are sent unencrypted, as Java's.
+        `unacked_messages_timeout_ms` is None, 0 (both: none) or 10,000 and more. Additional arguments, not in the
+        official client: `negative_ack_redelivery_backoff` takes the place of `negative_ack_redelivery_delay_ms`.
+        `priority_level` is 0 (the highest) or more: Shared gives a level messages only when no consumer of a higher one
+        accepts any, Failover chooses its active consumer in the highest; it counts among the consumers of all
+        processes. Source: Java's `ConsumerBuilder.priorityLevel`. `retry_enable` is for `Consumer.reconsume_later`: the
+        consumer then has a second topic, `<topic>-<subscription>-RETRY`, is one of several topics, and has dead letters
+        after 16 redeliveries or retries unless `dead_letter_policy` says otherwise, by default in
+        `<topic>-<subscription>-DLQ`, one for all partitions. Delays count on Shared and Key_Shared only; letters are
+        sent unencrypted, as Java's.
 
-        With `subscription_mode` NonDurable (ours; source: Java's `SubscriptionMode`) the subscription begins at
-        `initial_position`, ends with its last consumer in any process, also a killed one, and keeps no message from
-        being deleted. All types have it. A durable subscription of the same name excludes it. Non-persistent topics
-        have no others.
+        With `subscription_mode` NonDurable (not in the official client; source: Java's `SubscriptionMode`) the
+        subscription begins at `initial_position`, ends with its last consumer in any process, also a killed one, and
+        keeps no message from being deleted. All types have it. A durable subscription of the same name excludes it.
+        Non-persistent topics have no others.
 
         Of chunked messages that are not complete yet, `max_pending_chunked_message` for each partition (0: any number)
         and at most 64 MiB of them keep their payload; the others are read again when they are complete, or are
-        acknowledged, oldest first, with `auto_ack_oldest_chunked_message_on_queue_full`. One of which nothing came for
-        `expire_time_of_incomplete_chunked_message_ms` (1 and more; ours beyond the official arguments, source: Java's
-        `expireTimeOfIncompleteChunkedMessage`) is acknowledged, so that a producer that died holds nobody up.
+        acknowledged, oldest first, with `auto_ack_oldest_chunked_message_on_queue_full`. One without a new chunk for
+        `expire_time_of_incomplete_chunked_message_ms` (1 and more; not in the official client, source: Java's
+        `expireTimeOfIncompleteChunkedMessage`) is acknowledged, so that a dead producer does not block the
+        subscription.
 
         Raises:
             ConsumerBusy: the subscription has consumers that exclude this one.
@@ -293,7 +295,7 @@ class Client(OfOneProcess):
         return view
 
     def get_service_info(self) -> ServiceInfo:
-        """How this client reaches its cluster; what its provider said last, if it has one."""
+        """The address of this client's cluster; the last one from its provider, if it has one."""
         return self._service_info if self._provided is None else self._provided.info
 
     def get_topic_partitions(self, topic: str) -> list[str]:
@@ -319,7 +321,8 @@ class Client(OfOneProcess):
 
         Raises:
             InvalidConfiguration: the client was made without `enable_transaction`, or the time-out is out of range.
-            TransactionCoordinatorNotFoundError: nobody serves transactions, or not in the operation timeout.
+            TransactionCoordinatorNotFoundError: no process serves transactions, or none replied within the operation
+                timeout.
             ConnectError, AlreadyClosed: as the official client.
         """
         check_type(int, "timeout_ms", timeout_ms)
@@ -338,18 +341,18 @@ class Client(OfOneProcess):
             self._homes.close()
 
     def shutdown(self) -> None:
-        """`close` that may be called again, and that tells of failures only in the log."""
+        """Closes the client; may be called again, and only logs failures."""
         try:
             self.close()
         except AlreadyClosed:
             return
-        except Exception:  # whatever it is: the caller is ending, and there is nobody else to hear it
+        except Exception:  # any failure: the caller is ending, and no other receiver exists
             _log.exception("shutdown left something open")
 
     def close_on_signals(self) -> None:
-        """Have SIGTERM and SIGINT `shutdown` this client, then go on to the handlers that there were (by default: the
-        process ends). A process that ends without closing dies for its consumers as if it were killed. Ours, not the
-        official client's.
+        """Registers `shutdown` of this client for SIGTERM and SIGINT, followed by the previous handlers (by default:
+        the process ends). For its consumers, a process that ends without closing counts as killed. Not in the official
+        client.
 
         Raises:
             ValueError: not called in the main thread.
@@ -358,7 +361,7 @@ class Client(OfOneProcess):
 
     @property
     def metrics_port(self) -> int | None:
-        """Where Prometheus finds this process's metrics; ours, not the official client's."""
+        """The port of this process's Prometheus metrics; not in the official client."""
         return self._session.metrics_port if self._homes is None else self._homes.metrics_port
 
 

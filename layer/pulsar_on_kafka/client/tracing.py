@@ -1,6 +1,7 @@
-"""A traced client makes OpenTelemetry's spans of what its producers send and its consumers receive. docs/tracing.md
+"""A traced client creates OpenTelemetry spans for the sends of its producers and the receives of its consumers.
+docs/tracing.md
 
-Nothing imports this module unless `Client(..., tracing=...)` asks for it: `opentelemetry-api` is an extra.
+This module is imported only for `Client(..., tracing=...)`: `opentelemetry-api` is an extra.
 
 Sources: OpenTelemetry's semantic conventions for messaging spans, and PIP-446 (Pulsar's Java client since 4.2).
 """
@@ -34,7 +35,7 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 ACKNOWLEDGMENT: Final = "messaging.pulsar.acknowledgment.type"
-"""How a process span ended. Source: PIP-446."""
+"""The end of a process span. Source: PIP-446."""
 MAX_OPEN: Final = 50_000
 """Process spans of one consumer that are open at a time: as many as Pulsar lets a consumer leave unacknowledged."""
 
@@ -43,8 +44,8 @@ _TIMEOUT_STEPS: Final = 10
 
 
 class Tracing:
-    """What the producers and consumers of one client make their spans with: a tracer, and the propagator that is set
-    when the client is made (W3C's trace context and baggage unless the program says otherwise)."""
+    """The tracer of one client's producers and consumers, with the propagator that is set when the client is created
+    (W3C's trace context and baggage unless the program sets another)."""
 
     def __init__(self, provider: trace.TracerProvider | None) -> None:
         """None: the global provider."""
@@ -86,7 +87,7 @@ class Tracing:
         return self._propagator.extract(properties, context)
 
     def carried(self, properties: Mapping[str, str]) -> bool:
-        """Whether the program put a context there itself: that one goes along."""
+        """Whether the program put a context into the properties itself: that context is kept."""
         return any(field in properties for field in self._propagator.fields)
 
     def span(
@@ -108,8 +109,8 @@ class Tracing:
             context,
             kind,
             {
-                # Programs see Pulsar's topics, subscriptions and message ids, and a trace goes on between them and
-                # Pulsar's own clients: that all of it is kept in Kafka is not theirs to see.
+                # Programs see Pulsar's topics, subscriptions and message ids, and a trace continues between them and
+                # Pulsar's own clients: the storage in Kafka is not visible to them.
                 "messaging.system": "pulsar",
                 "messaging.operation.name": operation,
                 "messaging.operation.type": operation,
@@ -280,8 +281,8 @@ class _ProcessSpans:
 
     @contextmanager
     def ending(self, message: object, how: str, *, up_to: bool = False) -> Iterator[None]:
-        """What is done in here ends the span of a message, or with `up_to` those of its partition up to it; what is
-        raised is told there."""
+        """The block ends the span of a message, or with `up_to` those of its partition up to it; the span gets an
+        exception of the block."""
         try:
             yield
         except Exception as error:
@@ -330,8 +331,7 @@ class _ProcessSpans:
 
 
 class _TracedCalls:
-    """What a consumer does, with its spans beside: the consumer has these methods as its own (`_traced`), whatever its
-    class is."""
+    """The traced methods of a consumer: the consumer has them as its own (`_traced`), for any class."""
 
     def __init__(self, consumer: Consumer, spans: _ProcessSpans) -> None:
         self._consumer = consumer

@@ -27,7 +27,7 @@ class Acl(NamedTuple):
     allows: bool
 
     def command(self) -> str:
-        """The `kafka-acls` line that makes it, without the servers to ask."""
+        """The `kafka-acls` line that creates it, without the servers."""
         word = "allow" if self.allows else "deny"
         pattern = "prefixed" if self.prefixed else "literal"
         return (

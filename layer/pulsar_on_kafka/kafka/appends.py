@@ -1,4 +1,4 @@
-"""Appending many records at once and hearing what became of all of them."""
+"""Appends many records at once and waits for the results of all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, No
 
 
 class SomeNotAppended(AppendOutcomeUnknown):
-    """Records of some groups were not written, or nobody knows."""
+    """Records of some groups were not written, or their outcome is unknown."""
 
     def __init__(self, groups: Sequence[int], reason: str) -> None:
         super().__init__(reason)
@@ -75,11 +75,11 @@ def append_apart(
     stamped: Callable[[int], None] = lambda stored_ms: None,
 ) -> list[list[int]]:
     """The same for several partitions at once, which do not wait for one another: the offsets of each group. `stamped`
-    is told when the last one was stored, where Kafka says so (LogAppendTime).
+    receives the time of the last append, where Kafka reports it (LogAppendTime).
 
     Raises:
         SomeNotAppended: all records of the other groups were written.
-        And as `append_all`, of the whole.
+        And the errors of `append_all`, for all of them.
     """
     appends = _Appends(groups, stamped)
     deadline.check(appends.what)
@@ -98,8 +98,8 @@ def _hand_over_quickly(
     appends: _Appends,
     used: dict[KafkaProducer, None],
 ) -> int:
-    """Hand over as many as it takes at once, and say how many. What is handed over before librdkafka's thread wakes up
-    goes in one request; the rest would wait for the answer to that."""
+    """Hands over as many records as fit at once, and returns their number. Records that are handed over before
+    librdkafka's thread wakes up go in one request; the rest would wait for the reply to it."""
     calls = [
         # topic, value, key, partition, callback, its alias, timestamp, headers
         (topic, record.value, record.key, partition, bound(appends.delivered, index, producer), None,
@@ -145,10 +145,10 @@ def _hand_over(
 
 
 class _Stored(Protocol):
-    """What a delivery report says of a record."""
+    """The data of a record in a delivery report."""
 
     def offset(self) -> int | None:
-        """None when Kafka does not tell."""
+        """The offset; None when Kafka does not report it."""
         ...
 
     def timestamp(self) -> tuple[int, int]: ...
@@ -174,7 +174,7 @@ class _Appends(DeliveryWait):
         if error is not None:
             self._failures.append(producer.why_refused(error, self._topics[index], self.what))
         elif offset is None:  # a repeated request that a broker has long answered
-            self._failures.append(AppendOutcomeUnknown(f"{self.what}: Kafka has it and does not say where"))
+            self._failures.append(AppendOutcomeUnknown(f"{self.what}: Kafka has it and does not report its offset"))
         else:
             self._offsets[index] = offset
         self._open -= 1

@@ -13,9 +13,9 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaAdmin:
     """The admin client. Where handles log in by token the `others` are opened at the same time, elsewhere not at all.
 
-    A handle that logs in by token takes a second to make, whatever the broker does: confluent-kafka 2.16 looks for its
-    first token once a second, and at its first look it holds the GIL that the callback with the token waits for. One
-    of the others that fails is not told of: whoever needs it tries again.
+    A handle that logs in by token takes a second to create, whatever the broker does: confluent-kafka 2.16 looks for
+    its first token once a second, and at its first look it holds the GIL that the callback with the token waits for.
+    Failures of the others are ignored: their users try again.
 
     Raises:
         InvalidOption: librdkafka refuses the configuration.
@@ -29,8 +29,8 @@ def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaA
 
 
 def nobody_listens(bootstrap: str, within_s: float) -> str:
-    """Why nobody accepts a connection at any of the addresses; '' when somebody does. librdkafka would find out after
-    its connection time-out."""
+    """The reason why no address accepts a connection; '' when one does. librdkafka would report it after its connection
+    time-out."""
     reasons = []
     for server in bootstrap.split(","):
         host, _, port = server.rpartition(":")

@@ -1,15 +1,15 @@
-"""Requests to the coordinator of a consumer group, made so that two faults of librdkafka are not met.
+"""Requests to the coordinator of a consumer group, which avoid two faults of librdkafka.
 
 Both end the whole process, and both were seen when a broker was killed and came back (librdkafka 2.16):
 
-* A request that times out while its coordinator is not reachable is taken up again once a broker is back, though its
-  memory is freed: `Assertion 'eonce->refcnt > 0' failed` (confluentinc/librdkafka#4605). So none times out there: each
-  gets the hour that is the most librdkafka takes, and the caller waits as long as it likes.
-* NOT_COORDINATOR in answer to a request about offsets is followed through a null pointer (#5040). So offsets are asked
-  for only after the coordinator has described the group without complaint.
+* A request that times out while its coordinator is not reachable is resumed once a broker is back, although its memory
+  is freed: `Assertion 'eonce->refcnt > 0' failed` (confluentinc/librdkafka#4605). So none times out there: each gets
+  librdkafka's maximum of an hour, and the caller has a time limit of its own.
+* NOT_COORDINATOR in answer to a request about offsets is followed through a null pointer (#5040). So offsets are
+  requested only after the coordinator has described the group without an error.
 
 And a request whose coordinator went away may wait for ever beside a cluster that is back (#3847). So these requests
-have a handle of their own, which is given up for a new one when it owes an answer for five seconds.
+have a handle of their own, which is replaced by a new one after five seconds without a reply.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Owed(NamedTuple):
 
 
 class GroupRequests(OfOneProcess):
-    """Thread-safe. At most one request a group is under way, and after five seconds it is asked again. One whose caller
-    went away counts until then, or until it is answered: memory is bounded by the groups asked about."""
+    """The requests. Thread-safe. At most one request per group is under way, and after five seconds it is repeated. A
+    request whose caller left counts until then, or until its reply: memory is bounded by the groups in use."""
 
     def __init__(self, open_handle: Callable[[], AdminClient], clock: Clock | None = None) -> None:
         """`open_handle` gives a new admin client; there is one from the first request on."""
@@ -60,13 +60,13 @@ class GroupRequests(OfOneProcess):
         self._pause: Final = threading.Event()  # never set
 
     def describe(self, group_id: str, deadline: Deadline, *, with_rights: bool = False) -> Any:
-        """confluent-kafka's description of the group as it is after this call.
+        """confluent-kafka's description of the group, read after the call began.
 
-        While the coordinator moves, as it does when the first group of a cluster is asked about, it is asked again.
+        While the coordinator moves, as it does for the first group of a cluster, the request is repeated.
 
         Raises:
-            KafkaException: the coordinator says no.
-            TimeoutError: (of concurrent.futures) no answer before the deadline.
+            KafkaException: the coordinator refuses.
+            TimeoutError: (of concurrent.futures) no reply before the deadline.
         """
 
         def request(handle: AdminClient) -> Future[Any]:

@@ -61,18 +61,18 @@ _NO_LEADER_NOW: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError._NOENT,  # librdkafka's, of all partitions that it is asked about, when none of them has a leader
+        KafkaError._NOENT,  # librdkafka's, when none of the requested partitions has a leader
     }
 )
 
 
 def has_no_leader_now(error: KafkaError) -> bool:
-    """The partition is being given a leader (a fresh topic, a broker restarting): ask again."""
+    """Whether the partition is getting a leader (a fresh topic, a broker restarting): retry."""
     return error.code() in _NO_LEADER_NOW
 
 
 def is_of_old_metadata(failure: errors.LayerError) -> bool:
-    """Whether the error of librdkafka behind this says that its metadata has no such partition, or no leader of it."""
+    """Whether the underlying error of librdkafka means that its metadata lacks the partition, or its leader."""
     cause = failure.__cause__
     error = cause.args[0] if isinstance(cause, KafkaException) else None
     return error is not None and (error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error))
@@ -124,12 +124,12 @@ def answer_for(refused: Exception) -> KafkaError:
 
 
 def is_certainly_not_stored(error: KafkaError) -> bool:
-    """Whether no broker can have the record that failed with `error`. A time-out, say, leaves that open."""
+    """Whether no broker can have the record that failed with `error`. A time-out, for example, leaves that open."""
     return error.code() in _NEVER_STORED
 
 
 def is_answer(failure: errors.LayerError) -> bool:
-    """Whether a broker refused the request that failed so; else the request may still be executed."""
+    """Whether a broker refused the failed request; otherwise the request may still be executed."""
     cause = failure.__cause__
     code = cause.args[0].code() if isinstance(cause, KafkaException) else -1
     return code > 0 and code != KafkaError.REQUEST_TIMED_OUT
@@ -140,7 +140,7 @@ def is_no_such_topic(error: KafkaError) -> bool:
 
 
 def ours(error: Exception, what: str, *needed: Right) -> Exception:
-    """Our error for one of librdkafka's; any other as it is (a wrong argument's TypeError, say)."""
+    """This product's error for one of librdkafka's; any other unchanged (a wrong argument's TypeError, for example)."""
     return translate(error, what, *needed) if isinstance(error, KafkaException) else error
 
 
@@ -157,7 +157,7 @@ def is_not_authorized(error: KafkaError) -> bool:
 
 
 def translate(error: KafkaError | KafkaException, what: str, *needed: Right) -> errors.LayerError:
-    """The error of ours that says the same; `what` says in words what was being done, `needed` with which rights."""
+    """The corresponding error of this product; `what` describes the operation in words, `needed` its rights."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     text = f"{what}: {kafka_error.str()} ({kafka_error.name()})"
     if has_no_leader_now(kafka_error):
@@ -183,9 +183,9 @@ class ErrorEvents:
         self.no_login: LayerError | None = None
         self.fatal: LayerError | None = None
         self.latest: LayerError | None = None
-        """Of one broker; that all are down says less."""
+        """The latest error of one broker; that all are down is less specific."""
         self.no_topic: LayerError | None = None
-        """A topic that was there is not any more. librdkafka tells a consumer that is assigned by hand only here."""
+        """The error of a deleted topic. librdkafka reports it to a consumer that is assigned by hand only here."""
 
     def __call__(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -194,7 +194,7 @@ class ErrorEvents:
             self.fatal = translate(error, self._what)
             self._say(logging.ERROR, f"{self._what} gave up: {error.str()}")
         elif error.code() in _NO_LOGIN:
-            # It goes on trying, many times a second.
+            # librdkafka retries, many times a second.
             level = logging.WARNING if self.no_login is None else logging.DEBUG
             self._say(level, f"{self._what}: {error.str()}")
             self.no_login = translate(error, self._what)

@@ -28,7 +28,7 @@ RESERVE: Final = 60
 
 
 def _thread_keys() -> int:
-    """The keys of thread-local storage that a process has; where the system does not say, as POSIX demands at least."""
+    """The number of thread-local storage keys of a process; where the system does not report it, POSIX's minimum."""
     try:
         return os.sysconf("SC_THREAD_KEYS_MAX")
     except (AttributeError, OSError, ValueError):
@@ -89,7 +89,7 @@ def is_ours(handle: object) -> bool:
 
 
 def met_cluster(handle: Producer | AdminClient) -> str:
-    """The id of the cluster whose broker has answered the handle; '' when none has. Asks nothing."""
+    """The cluster id from a broker's reply to the handle; '' without one. Sends no request."""
     try:
         return str(handle.cluster_id(timeout=0))
     except KafkaException:

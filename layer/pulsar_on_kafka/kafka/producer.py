@@ -43,18 +43,18 @@ _POLL_S: Final = 0.02
 _MANY: Final = 1_000
 """Records under way from which on a sender waits for a thread that serves callbacks."""
 _TURN_S: Final = 0.02
-"""How long at most: a callback may wait for what the sender holds."""
+"""The longest turn: a callback may wait for a lock of the sender."""
 _GIVE_UP_S: Final = 5.0
 _WORTH_A_TURN: Final = 256
 """Records under way from which on the main thread has the polling thread poll."""
 _CALLS_TOGETHER: Final = 256
 _ASLEEP_S: Final = 10.0
-"""After which the polling thread hears librdkafka though nothing is sent: while no broker answers, it has some seven
-things a second to say, and keeps them until somebody asks."""
+"""The interval at which the polling thread serves librdkafka without sends: while no broker replies, librdkafka queues
+some seven events a second."""
 
 
 class DeliveryWait:
-    """Somebody who waits until a delivery callback settles it; one thread."""
+    """A wait until a delivery callback settles it; one thread."""
 
     __slots__ = ("settled", "woken")
 
@@ -80,9 +80,10 @@ class _LaterLog:
 
 class KafkaProducer(OfOneProcess):
     """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls. They return at
-    once: what may take its time, or calls a program, is put into the queue of `call_later`.
+    once: slow calls, and calls of a program, are put into the queue of `call_later`.
 
-    At most 1,000,000 records and 1 GiB wait in librdkafka's queue, or what `kafka_config` says; BufferError above that.
+    At most 1,000,000 records and 1 GiB wait in librdkafka's queue, or the limits of `kafka_config`; BufferError above
+    that.
     """
 
     def __init__(self, config: dict[str, Any], *, served_by_waiting: bool = False) -> None:
@@ -91,7 +92,7 @@ class KafkaProducer(OfOneProcess):
         self._served_by_waiting = served_by_waiting
         self._turns = threading.Lock()
         self._serving: DeliveryWait | None = None
-        """Who polls for all that wait."""
+        """The waiting thread that polls for all."""
         self._waiting: dict[DeliveryWait, None] = {}
         self._reports: deque[Callable[[], object]] = deque()
         self._calls: deque[Callable[[], object]] = deque()
@@ -111,14 +112,14 @@ class KafkaProducer(OfOneProcess):
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
         Raises BufferError when the local queue is full; follow every call by `wake()` if `asleep`."""
         self._full_at: int | None = None
-        """With how many records under way it had no room for another one."""
+        """The number of records under way when librdkafka's queue was full."""
         self._poll_lock = threading.Lock()
         self._poller: int | None = None
         """The thread that holds the lock."""
         self._work: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Wakes the polling thread. An Event would not do: a signal handler may interrupt the one who sets it."""
         self._turns_wanted: deque[threading.Lock] = deque()
-        """Of the main thread, which waits until each is released."""
+        """Turns requested by the main thread, which waits until each is released."""
         self.asleep = True
         self._last_inline_s = 0.0
         self._closing = False
@@ -145,7 +146,7 @@ class KafkaProducer(OfOneProcess):
 
     @property
     def full(self) -> bool:
-        """It had no room for a record, and nothing was answered since: another try would be in vain."""
+        """Whether the queue was full, without a report since: a retry would be in vain."""
         if self._full_at is not None and len(self._handle) < self._full_at:
             self._full_at = None
         return self._full_at is not None
@@ -160,24 +161,24 @@ class KafkaProducer(OfOneProcess):
             raise errors.ConnectFailed("no broker answered in time")
 
     def learn_partitions(self, topic: str, partitions: int, deadline: Deadline) -> None:
-        """Return once librdkafka knows that `topic` has that many partitions; it looks only every few minutes.
+        """Returns once librdkafka knows that `topic` has that many partitions; its own interval is some minutes.
 
         Raises:
-            DeadlineExceeded: the brokers do not say so in time.
+            DeadlineExceeded: the brokers do not report it in time.
         """
 
         def known() -> bool:
             try:
                 told = self._handle.list_topics(topic, timeout=max(0.05, min(deadline.remaining_s(), 3600.0)))
             except KafkaException as failure:
-                raise translate(failure, f"asking for the partitions of {topic}") from failure
+                raise translate(failure, f"requesting the partitions of {topic}") from failure
             return len(told.topics[topic].partitions) >= partitions
 
         if not wait_until(known, deadline):
-            raise errors.DeadlineExceeded(f"topic {topic}: no broker says in time that it has {partitions} partitions")
+            raise errors.DeadlineExceeded(f"topic {topic}: no broker reported {partitions} partitions in time")
 
     def wake(self) -> None:
-        """Tell the polling thread that there is something to wait for; needed only while it is `asleep`."""
+        """Wakes the polling thread because records are under way; needed only while it is `asleep`."""
         self._work.put(None)
 
     def wait_for(self, waiting: DeliveryWait, deadline: Deadline) -> bool:
@@ -209,7 +210,7 @@ class KafkaProducer(OfOneProcess):
             return False
 
     def _leave_serving(self, waiting: DeliveryWait) -> None:
-        """Whoever leaves sees to it that one of those who are left serves."""
+        """Ends serving by this thread, which lets another waiting one serve."""
         with self._turns:
             self._waiting.pop(waiting, None)
             if self._serving is waiting:
@@ -222,11 +223,12 @@ class KafkaProducer(OfOneProcess):
             self.wake()  # its callbacks come when it is gone
 
     def poll_inline(self, timeout_s: float = 0.0, *, calls: bool = True) -> bool:
-        """Serve delivery callbacks, and then the calls that they left, in the calling thread; False when another thread
-        is at it. While more than 1,000 records are under way, that one has 20 ms to end. The main thread has the
-        polling thread serve, once without a `timeout_s`; with one it gets False, and is to wait for what it wants.
+        """Serves delivery callbacks, and then the calls that they queued, in the calling thread; False when another
+        thread serves. While more than 1,000 records are under way, that one has 20 ms to end. For the main thread the
+        polling thread serves, once without a `timeout_s`; with one the main thread gets False, and must wait.
 
-        Without `calls` another thread makes the calls, as a program's callback may wait for the calling thread."""
+        Without `calls` another thread makes the calls, since a program's callback may wait for the calling thread.
+        """
         if threading.get_ident() == self._main:
             if timeout_s > 0:
                 self._last_inline_s = 0.0
@@ -249,7 +251,7 @@ class KafkaProducer(OfOneProcess):
         return True
 
     def _have_polled(self) -> bool:
-        """Have the polling thread poll once, if enough is under way; the main thread makes the calls itself."""
+        """Lets the polling thread poll once, if enough is under way; the main thread makes the calls itself."""
         if len(self._handle) < _WORTH_A_TURN or self._closing:
             return False
         turn = threading.Lock()
@@ -276,7 +278,7 @@ class KafkaProducer(OfOneProcess):
     # Calls of programs --------------------------------------------------------------------------------------------
 
     def make_calls(self) -> None:
-        """Have the thread for it make the calls that wait."""
+        """Wakes the thread that makes the waiting calls."""
         if self._calls:
             if self._caller_thread is None:
                 self._caller_thread = aside("pok-callbacks", self._call_forever)
@@ -324,7 +326,7 @@ class KafkaProducer(OfOneProcess):
                 _log.exception("a send callback ends no thread")
 
     def _serve(self, timeout_s: float) -> int:
-        """How many reports there were, and other events."""
+        """The number of reports and other events."""
         while self._reports:
             self._reports.popleft()()
         try:
@@ -336,8 +338,8 @@ class KafkaProducer(OfOneProcess):
             return 0
 
     def report(self, report: Callable[[], object]) -> None:
-        """Have `report` called as librdkafka's reports are, between two of them: none of its own is there. Returns at
-        once."""
+        """Queues `report`, which is called like librdkafka's reports, between two of them: librdkafka has none for it.
+        Returns at once."""
         self._reports.append(report)
         self.wake()
 
@@ -357,7 +359,7 @@ class KafkaProducer(OfOneProcess):
                 served = self._serve(0.0 if wanted else _POLL_S)
                 while served and not wanted and 0 < len(self._calls) < _CALLS_TOGETHER:
                     served = self._serve(0.0)  # two threads would take the GIL from each other for every report
-            except Exception:  # a callback's; everybody's reports go on coming through here
+            except Exception:  # a callback's; the thread must continue to serve all reports
                 _log.exception("a delivery callback failed")
             finally:
                 self._poller = None
@@ -403,7 +405,7 @@ class KafkaProducer(OfOneProcess):
         headers: Headers | None = None,
         timestamp_ms: int = 0,
     ) -> None:
-        """`produce` with its refusals translated, for those whom a Python frame costs nothing. Follow it by `wake()`.
+        """`produce` with its refusals translated, for callers outside the hot path. Follow it by `wake()`.
 
         Raises:
             BufferError: the local queue is full.
@@ -450,7 +452,7 @@ class KafkaProducer(OfOneProcess):
         return offset
 
     def why_refused(self, error: KafkaError | KafkaException, topic: str, what: str) -> errors.LayerError:
-        """Ours for what became of a record of `topic`; `what` says in words what was being done."""
+        """This product's error for a failed record of `topic`; `what` describes the operation in words."""
         if isinstance(self.fatal, errors.NotAuthorized):
             # A client that may write nowhere may not even begin; the first topic where it may changes that.
             return errors.NotAuthorized(f"{what}: {self.fatal}; {on_topic('Write', topic)}")
@@ -460,7 +462,8 @@ class KafkaProducer(OfOneProcess):
         return len(self._handle)
 
     def close(self, deadline: Deadline) -> int:
-        """Wait for what is under way, then give up the rest: each of its callbacks hears of that. How many they were.
+        """Waits for records under way, then abandons the rest: each of its callbacks gets an error. Returns their
+        number.
 
         From inside a delivery callback, or a program's callback, it waits for nothing; the thread then ends by itself.
         """

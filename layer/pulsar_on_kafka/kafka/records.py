@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 UNREADABLE: Final = (SystemError, UnicodeDecodeError)
-"""What confluent-kafka raises for the name of a header that is no UTF-8; the former up to 2.16 at least."""
+"""The exceptions of confluent-kafka for the name of a header that is no UTF-8; the former up to 2.16 at least."""
 _NULL_NAME: Final = "(<NULL>"
 
 
 class KafkaRecord(Protocol):
     """The part of librdkafka's message that this project reads.
 
-    Headers are parsed on the first call, and packed once the record was looked over (`look_over`). They are asked for
-    by `headers_of` or `packed_headers_of` alone, because those of others' records may not be readable.
+    Headers are parsed on the first call, and packed once the record was scanned (`look_over`). Only `headers_of` and
+    `packed_headers_of` read them, because those of foreign records may be unreadable.
     """
 
     def topic(self) -> str: ...
@@ -36,8 +36,8 @@ class KafkaRecord(Protocol):
 
 
 HEADERS: Final[Callable[[Any], Headers | bytes | None]] = methodcaller("headers")
-"""Asks a record for its headers, so that what is wrong with them is raised. From `record.headers()` itself it is not,
-once Python has specialized that call: it trusts C code to give a result or an exception; confluent-kafka gives both.
+"""Reads a record's headers so that their errors are raised. `record.headers()` itself does not raise, once Python has
+specialized that call: it trusts C code to return a result or an exception; confluent-kafka returns both.
 """
 
 
@@ -57,11 +57,11 @@ def packed_headers_of(record: Any) -> Headers | bytes | None:
 
 
 def mend_headers(records: Iterable[Any]) -> None:
-    """Take those headers from records whose name is no UTF-8 (any C, Go or Rust client can write such), and say so in
-    the log: after `HEADERS` raised one of `UNREADABLE`.
+    """Removes headers from records whose name is no UTF-8 (any C, Go or Rust client can write such), and logs that:
+    after `HEADERS` raised one of `UNREADABLE`.
 
-    What confluent-kafka 2.16 gives from its second call on are tuples with a null pointer for the name. To touch that
-    ends the process; `repr` alone shows it safely.
+    From its second call on confluent-kafka 2.16 returns tuples with a null pointer for the name. Any access ends the
+    process; `repr` alone shows it safely.
     """
     for record in records:
         try:

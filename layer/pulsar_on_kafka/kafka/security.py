@@ -25,8 +25,8 @@ _TIME_TO_RENEW_S: Final = 10.0
 class Token(NamedTuple):
     """A token that OAUTHBEARER sends. `expires_s` is a Unix time in seconds.
 
-    librdkafka asks anew at 80 % of what is left when it gets the token, and looks for that once a second: a token that
-    lives for less than 5 s may be used after its end.
+    librdkafka requests a new one at 80 % of the token's remaining life, with a check once a second: a token that lives
+    for less than 5 s may be used after its end.
     """
 
     value: str
@@ -35,7 +35,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """Asks `supply` for tokens and hands the same one to every librdkafka handle while half of its life, and 10 s, is
+    """Calls `supply` for tokens and hands the same one to every librdkafka handle while half of its life, and 10 s, is
     left: a handle that got less might not renew it in time.
 
     Called by librdkafka from its own threads; `supply` runs in one at a time. Two sources are equal when their
@@ -118,8 +118,8 @@ _LOOK_S: Final = 2.0
 
 
 def tls_listener(options: Mapping[str, Any], deadline: Deadline) -> str:
-    """The first address of librdkafka's `options`, if they ask without TLS, at which a TLS handshake is answered; ''
-    for none. Nothing is verified, or said besides."""
+    """The first address of librdkafka's `options`, if they are without TLS, that answers a TLS handshake; '' for none.
+    Nothing is verified, or sent besides."""
     if "ssl" in str(options.get("security.protocol", "")).lower():
         return ""
     context = ssl.create_default_context()
@@ -137,8 +137,8 @@ def tls_listener(options: Mapping[str, Any], deadline: Deadline) -> str:
 
 
 def refused_everywhere(options: Mapping[str, Any], deadline: Deadline) -> str:
-    """The addresses of librdkafka's `options` where every one of them refuses a connection; '' where one does not.
-    librdkafka itself goes on connecting until its request times out."""
+    """The addresses of librdkafka's `options` if every one of them refuses a connection; otherwise ''. librdkafka
+    itself retries until its request times out."""
     servers = str(options["bootstrap.servers"]).split(",")
     for server in servers:
         host, _, port = server.rpartition(":")

@@ -12,11 +12,12 @@ from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka_mapping.state.instances import Instance
 
 LIBRDKAFKA_LOG: Final = logging.getLogger("pulsar_on_kafka.kafka.librdkafka")
-LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
+LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # for programs that configure logging; never raw on standard error
 
 _OFFSETS_LOG: Final = LIBRDKAFKA_LOG.getChild("offsets")
 _OFFSETS_LOG.addFilter(lambda record: LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG))
-"""Of handles that raise every failure: librdkafka shouts where one is fenced, which is how they take turns."""
+"""The log of handles that raise every failure: librdkafka logs an error where one is fenced, which is how they take
+turns."""
 
 _OURS: Final = frozenset(
     {
@@ -36,7 +37,7 @@ _OURS: Final = frozenset(
         "transactional.id",
     }
 )
-"""What the guarantees of this package rest on, so that a user's `kafka_config` may not set it."""
+"""Options on which the guarantees of this package rest, so that a user's `kafka_config` may not set them."""
 
 _PATIENCE: Final = "create_producer's send_timeout_millis"
 _SET_ELSEWHERE: Final = {
@@ -57,8 +58,8 @@ _SET_ELSEWHERE: Final = {
     "session.timeout.ms": "",
     "statistics.interval.ms": "",
 }
-"""What is set for each handle by what it is for, so that a user's value would do nothing; and what of ours the user may
-set instead. With librdkafka's other names for the same."""
+"""Options that are set for each handle by its purpose, so that a user's value would have no effect; with the option of
+this product that the user may set instead. Includes librdkafka's other names for the same."""
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Largest payload of one message, as Pulsar's `maxMessageSize`."""
@@ -70,14 +71,14 @@ RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 
 SESSION_TIMEOUT_MS: Final = 6000
-"""When Kafka takes a member out of its group that it does not hear."""
+"""The time without heartbeats after which Kafka removes a member from its group."""
 
 _SAMPLER_QUEUE_KBYTES: Final = 256
 _SAMPLER_FETCH_BYTES: Final = 64 * 1024
 
 _REFRESH: Final = "topic.metadata.refresh.interval.ms"
-"""How long it takes until a reader notices that its topic was deleted, and a producer that a partition has a leader
-again (librdkafka 2.16 was seen not to ask sooner, once, after a broker's restart on a busy machine)."""
+"""The time until a reader notices that its topic was deleted, and a producer that a partition has a leader again
+(librdkafka 2.16 was seen not to request it sooner, once, after a broker's restart on a busy machine)."""
 
 _COMPRESSION: Final = "compression.type"
 _QUEUE_MESSAGES: Final = "queue.buffering.max.messages"
@@ -99,7 +100,7 @@ class KafkaSettings:
     connect_timeout_ms: int = DEFAULT_CONNECT_TIMEOUT_MS
     security: Security = field(default_factory=Security)
     instance: Instance = field(default_factory=Instance)
-    """Whose state topics, and groups on them, everything that is made with these settings uses."""
+    """The instance whose state topics and groups all users of these settings share."""
 
     def check(self) -> None:
         """Raises InvalidOption when the overrides hold what is not the user's to set."""
@@ -108,14 +109,14 @@ class KafkaSettings:
             raise InvalidOption(f"kafka_config may not set {', '.join(reserved)}: the guarantees rest on them")
         useless = {name: _SET_ELSEWHERE[name] for name in sorted(self.overrides) if name in _SET_ELSEWHERE}
         if useless:
-            told = ", ".join(f"{name} ({instead} says it)" if instead else name for name, instead in useless.items())
+            told = ", ".join(f"{name} (use {instead})" if instead else name for name, instead in useless.items())
             raise InvalidOption(
                 f"kafka_config may not set {told}: pulsar-on-kafka chooses that for each of its handles"
             )
 
     @staticmethod
     def of_use(overrides: Mapping[str, str]) -> dict[str, str]:
-        """Without what `check` refuses because it does nothing, which was stored for clusters by 0.2 and before."""
+        """The options without those that `check` refuses as ineffective, which 0.2 and earlier stored for clusters."""
         return {name: value for name, value in overrides.items() if name not in _SET_ELSEWHERE}
 
     @property
@@ -141,8 +142,8 @@ class KafkaSettings:
 
     @staticmethod
     def of_state(config: dict[str, Any]) -> dict[str, Any]:
-        """The configuration of a reader, for state topics. Nobody of ours writes to them in Kafka's transactions, and
-        one that somebody else leaves open must not hide what is written behind it."""
+        """The configuration of a reader, for state topics. This product does not write to them in Kafka's transactions,
+        and a foreign open transaction must not hide the records behind it."""
         return {**config, "isolation.level": "read_uncommitted"}
 
     def producer(
@@ -185,7 +186,7 @@ class KafkaSettings:
         """A consumer that is assigned by hand and never commits."""
         return {
             **self.common(),
-            "group.id": "pulsar-on-kafka-reader",  # librdkafka asks for one; nothing is ever committed under it
+            "group.id": "pulsar-on-kafka-reader",  # librdkafka requires one; nothing is ever committed under it
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",

@@ -87,7 +87,7 @@ def test_they_are_put_back(dlq: CommandLine, letters: str, service_url: str) -> 
     first = json.loads(dlq("show", letters, "-n", "1", "--output", "json").stdout)
     gone = dlq("redrive", letters, "--id", first["message_id"], "--id", "0:77", exits=1)
     assert gone.stdout == f"1 letter put back: 1 to {topic}\n"
-    assert gone.stderr == "pok: 1 id of 2 named no letter that is left\n"
+    assert gone.stderr == "pok: 1 id of 2 named no remaining letter\n"
     assert dlq.json("redrive", letters) == {
         "put_back": 2, "to": {f"persistent://{topic}": 2}, "without_origin": 0,
     }  # fmt: skip
@@ -98,7 +98,7 @@ def test_they_are_put_back(dlq: CommandLine, letters: str, service_url: str) -> 
 
 
 def test_they_are_dropped_when_somebody_says_so(dlq: CommandLine, letters: str) -> None:
-    assert dlq.refused("drop", letters) == "pok: nothing was done: say --yes to do it"
+    assert dlq.refused("drop", letters) == "pok: nothing was done: use --yes to do it"
     assert dlq.json("list", letters)[0]["left"] == 5
     told = dlq("drop", letters, "--filter", "n=1", "--yes")
     assert told.stderr == f"pok will drop 2 dead letters of {letters}\n"
@@ -116,7 +116,7 @@ def test_letters_that_name_no_topic_wait_for_one(
     client.create_producer(letters).send(b"nobody's")
     told = dlq("redrive", letters)
     assert told.stdout == "0 letters put back\n"
-    assert told.stderr == "1 letter names no topic: say --to\n"
+    assert told.stderr == "1 letter names no topic: use --to\n"
     assert f"{target} does not exist" in dlq.refused("redrive", letters, "--to", target)
     admin.create_topic(target)
     assert dlq("redrive", letters, "--to", target).stdout == f"1 letter put back: 1 to public/default/{target}\n"

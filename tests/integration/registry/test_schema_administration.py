@@ -235,7 +235,7 @@ def test_a_state_topic_of_an_earlier_version_says_how_to_raise_its_limit(
 ) -> None:
     admin.create_schema(topic, avro("a"))
     with as_an_earlier_version_made_it(admin):
-        with pytest.raises(exceptions.MessageTooBig, match=r"pok doctor says how to raise its max\.message\.bytes"):
+        with pytest.raises(exceptions.MessageTooBig, match=r"pok doctor shows how to raise its max\.message\.bytes"):
             admin.create_schema(topic, large(2_000_000))
         findings = json.loads(CliRunner().invoke(app, ["--url", service_url, "doctor", "--output", "json"]).stdout)
     (finding,) = [one for one in findings if one["check"] == "state topic schemas"]

@@ -143,7 +143,7 @@ def test_an_append_of_which_kafka_does_not_say_where_it_is_has_an_unknown_outcom
             return True
 
     repeated: Any = Repeated()
-    with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0: Kafka has it and does not say where"):
+    with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0: Kafka has it and does not report its offset"):
         append_all(lambda: repeated, "t", 0, [NewRecord(None, b"x")], Deadline.after(1))
 
 

@@ -1,9 +1,9 @@
 """The deduplication machine judges sequence ids of one producer name in one partition. Pure.
 
-Pulsar's rule: a message is new when its sequence id is above the highest one of its producer name. This keeps to it,
-and knows more than Pulsar's broker about what failed: an id that certainly was not stored may be sent again, also when
-higher ones were stored meanwhile (Pulsar takes it for a duplicate and loses it). So may the ids of a transaction that
-was aborted; as long as it is open nobody can say whether its ids are stored, but itself.
+Pulsar's rule: a message is new when its sequence id is above the highest one of its producer name. The machine applies
+it, with better information about failures than Pulsar's broker: an id that certainly was not stored may be resent, also
+when higher ones were stored meanwhile (Pulsar discards it as a duplicate). So may the ids of an aborted transaction;
+while it is open only the transaction itself knows whether its ids are stored.
 """
 
 from __future__ import annotations
@@ -106,22 +106,22 @@ class PartitionSequences:
     def __init__(
         self, stored: int = -1, read_from: int = 0, absent: Iterable[int] = (), forgotten_upto: int = -1
     ) -> None:
-        """`stored`: the highest id in the log, -1 for none. `read_from`: nothing of ours at or beyond this offset is
-        unknown yet. `absent`: ids that are not in the log, whatever is stored above them; up to `forgotten_upto` some
-        may be missing."""
+        """`stored`: the highest id in the log, -1 for none. `read_from`: the offset from which records of this producer
+        may be unknown. `absent`: ids that are not in the log, whatever is stored above them; up to `forgotten_upto`
+        some may be missing."""
         self.stored = stored
         self.pushed = stored
         self.read_from = read_from
-        """Where reading has to begin to find what a failed send may have left."""
+        """The offset from which to read the records that a failed send may have left."""
         self.unanswered = 0
         self.gave_up = False
         """A send failed that was not known to be stored, nor not to be: its request may still arrive."""
         self._absent = SequenceIds(absent, forgotten_upto)
         self._again: set[int] = set()
         self._doubtful: dict[int, tuple[Sequence[int], TxnId | None]] = {}
-        """By their first id, the ids of records that failed and may have been stored, and their transaction."""
+        """Records that failed and may have been stored, by their first id: their ids and transaction."""
         self._sent_in: dict[int, TxnId] = {}
-        """Of what is under way in transactions."""
+        """The transactions of messages under way."""
         self._undecided: dict[TxnId, Undecided] = {}
 
     @property
@@ -178,8 +178,8 @@ class PartitionSequences:
         return DeduplicationVerdict.DUPLICATE
 
     def depends_on(self, sequence: int) -> set[TxnId]:
-        """Transactions whose outcome decides whether the id counts as stored: those that stored it, or, while nobody
-        else stored a higher one, one that is higher."""
+        """Transactions whose outcome decides whether the id counts as stored: those that stored it, or, while no other
+        stored a higher one, one that is higher."""
         higher = sequence > self.stored
         return {
             txn
@@ -213,7 +213,7 @@ class PartitionSequences:
             self._again.add(sequence)
 
     def stored_at(self, sequences: Sequence[int], offset: int | None) -> None:
-        """The record with these ids is in the log; `offset` None: nobody knows where."""
+        """Records that the record with these ids is in the log; `offset` None: at an unknown offset."""
         self._is_stored(sequences, self._answered(sequences), self.read_from if offset is None else offset)
         if offset is not None and not self._doubtful:
             # Reports come in the order of sending: what may be left of earlier ones lies before this one.

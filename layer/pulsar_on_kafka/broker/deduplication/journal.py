@@ -1,18 +1,18 @@
 """The sequence journal keeps the highest sequence ids of producer names: snapshots in `producers`, and the log's tail
 behind them.
 
-A snapshot says what a name has stored below an offset. A new holder of the name appends a marker with its epoch, and
-reads the log from the snapshot to the marker. So it finds every record of the name that counts, also those that a
-killed process wrote without an answer: behind the marker records of lower epochs are void for every reader. A name that
+A snapshot contains the ids that a name has stored below an offset. A new holder of the name appends a marker with its
+epoch, and reads the log from the snapshot to the marker. So it finds every valid record of the name, also those that a
+killed process wrote without a reply: behind the marker, records of lower epochs are void for every reader. A name that
 was closed in good order needs neither marker nor reading.
 
-What lies in transactions counts when these are committed: records name them, the partition's buffer tells what became
-of them, and a snapshot ends before the first one that is open. Snapshots are keyed by the epoch of the claim they were
-made under, and only those of the highest epoch count: a paused former holder can write, but no process reads it.
-Without a snapshot nothing was deduplicated yet: the name begins anew, as in Pulsar, whatever it sent before.
+Records in transactions count when these are committed: records name them, the partition's buffer contains their
+outcome, and a snapshot ends before the first open one. Snapshots are keyed by the epoch of the claim they were made
+under, and only those of the highest epoch count: a paused former holder can write, but no process reads it. Without a
+snapshot nothing was deduplicated yet: the name starts anew, as in Pulsar, whatever it sent before.
 
-So it does when it was away for `FORGOTTEN_AFTER_MS`, and until then it holds the log. A producer that lives is seen by
-its claim, and leaves a snapshot every `NOTED_EVERY_MS`, whatever it sends, so a dead one died within that of its last.
+A name also starts anew after an absence of `FORGOTTEN_AFTER_MS`, and until then it retains the log. A live producer has
+a claim, and writes a snapshot every `NOTED_EVERY_MS`, so a dead one died at most that long after its last snapshot.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 """Records after which reading a long tail leaves a snapshot: an attempt that runs out of time is not in vain."""
 
 _MAX_HELD: Final = 10_000
-"""So many transactions are met before it is looked up what became of them."""
+"""The number of transactions that are collected before their outcomes are looked up."""
 
 STRAGGLERS_S: Final = 0.2
-"""Between two looks at the log, after a send failed with an unknown outcome."""
+"""The interval of readings of the log, after a send failed with an unknown outcome."""
 
 
 class DataRecord(Protocol):
@@ -106,7 +106,7 @@ class OutcomeLookup(Protocol):
     def outcomes(
         self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
     ) -> dict[TxnId, bool | None]:
-        """Whether these transactions, which have records in the partition, are committed; None: they are open."""
+        """Outcomes of these transactions, which have records in the partition: True for committed, None for open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class RecoveredSequence:
 
 
 class Stored(NamedTuple):
-    """A record: its ids when it is one of the name that was asked for, and then its transaction if it has one."""
+    """A record: its ids, and its transaction if any, when it is one of the requested name."""
 
     offset: int
     ids: StoredSequence | None
@@ -137,7 +137,7 @@ class Stored(NamedTuple):
 
 class SequenceJournal:
     """Sequence ids of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics
-    asked for."""
+    in use."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class SequenceJournal:
         fences: NameFences,
         append: Append,
     ) -> None:
-        """`hold_up` is told of open transactions that ids depend on, see `Abandoned`."""
+        """`hold_up` is called with open transactions that ids depend on, see `Abandoned`."""
         self._hold_up = hold_up
         self._fences = fences
         self._append = append
@@ -248,9 +248,9 @@ class SequenceJournal:
     def needed(
         self, topic: Topic, partitions: Iterable[int], deadline: Deadline, living: Callable[[], Collection[str]]
     ) -> dict[int, list[int]]:
-        """The offsets from which on a new holder of any name would have to read these partitions, as of now.
+        """The offsets from which a new holder of any name would have to read these partitions now.
 
-        `living` gives the names of the topic's producers; it is only asked where one was not heard of for long.
+        `living` returns the names of the topic's producers; it is called only where one has no recent snapshot.
         """
         place = str(topic.name)
         wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
@@ -291,7 +291,8 @@ class SequenceJournal:
 
     @staticmethod
     def _wait_for_stragglers() -> None:
-        """A broker may still hold a request that its sender has given up; nothing tells when it is done."""
+        """Waits for requests that a broker may still hold after their sender has abandoned them; no event reports their
+        end."""
         pause(STRAGGLERS_S)
 
     def stored(
@@ -330,7 +331,7 @@ class SequenceJournal:
     def outcomes(
         self, topic: Topic, partition: int, txns: Collection[TxnId], deadline: Deadline
     ) -> dict[TxnId, bool | None]:
-        """Whether these transactions, which have records in the partition, are committed; None: they are open."""
+        """Outcomes of these transactions, which have records in the partition: True for committed, None for open."""
         if not txns:
             return {}
         life = topic.layout.incarnation
@@ -348,7 +349,7 @@ class SequenceJournal:
         return newest
 
     def _is_forgotten(self, noted: _Noted) -> bool:
-        """Whether its producer, if it is not alive, has been away for too long. One that did not close in good order
+        """Whether its producer, if it is not alive, has been absent for too long. One that did not close in good order
         may have lived for `NOTED_EVERY_MS` after its last snapshot."""
         longest_ms = FORGOTTEN_AFTER_MS + (0 if noted.snapshot.final else NOTED_EVERY_MS)
         return self._clock.now_ms() - noted.at_ms > longest_ms
@@ -403,7 +404,7 @@ class _Met:
         self.held = dict(before.undecided)
         self._absent = SequenceIds(before.absent, before.forgotten_upto)
         self._stored = BitMap64()
-        """Since the first one in a transaction: what is aborted only counts where nobody else stored the same id."""
+        """Ids since the first one in a transaction: an aborted id counts only where no other record stored it."""
 
     def add(self, offset: int, ids: StoredSequence, txn: TxnId | None) -> None:
         record = SequenceIds()

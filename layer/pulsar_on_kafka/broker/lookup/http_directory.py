@@ -1,4 +1,4 @@
-"""The map of tenants as lookup services tell it, by HTTP."""
+"""The map of tenants of lookup services, by HTTP."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantP
 
 TENANTS_PATH: Final = "/lookup/v1/tenants/"
 _ANSWER_S: Final = 5.0
-"""How long a service may take to answer, beyond the time that it was asked to wait for a change."""
+"""The time-out of a service's reply, beyond the requested wait for a change."""
 _LARGEST: Final = 4 * 1024 * 1024
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class LookupAccess:
-    """Access to lookup services. `authorities`: a PEM file of who may have signed their certificates; '' for the
-    system's. `token`: what they want to hear; '' for nothing."""
+    """Access to lookup services. `authorities`: a PEM file of the accepted certificate authorities; '' for the
+    system's. `token`: their bearer token; '' without one."""
 
     tls: bool = False
     token: str = field(default="", repr=False)
@@ -36,7 +36,7 @@ class LookupAccess:
 
     @staticmethod
     def from_environment(*, tls: bool) -> LookupAccess:
-        """`POK_LOOKUP_TOKEN` and `POK_LOOKUP_CA` say the rest."""
+        """The access options from `POK_LOOKUP_TOKEN` and `POK_LOOKUP_CA`."""
         return LookupAccess(tls, os.environ.get("POK_LOOKUP_TOKEN", ""), os.environ.get("POK_LOOKUP_CA", ""))
 
     def connection(self, server: str, timeout_s: float) -> http.client.HTTPConnection:
@@ -52,14 +52,14 @@ _PLAIN: Final = LookupAccess()
 
 
 class HttpDirectory:
-    """Asks the services in turns: the next one when one does not answer. Thread-safe.
+    """Sends requests to the services in turns: to the next one when one does not reply. Thread-safe.
 
-    No connection is kept: a client asks at its start, and then once in half a minute for each tenant.
+    No connection is kept: a client sends a request at its start, and then one in half a minute for each tenant.
     """
 
     def __init__(self, servers: Sequence[str], access: LookupAccess = _PLAIN, listener: str = "") -> None:
-        """`servers`: `host:port` each; `listener`: which of the clusters' addresses is wanted, '': that of the network
-        that this program is in."""
+        """`servers`: `host:port` each; `listener`: the requested address of the clusters, '': that of this program's
+        network."""
         self._listener = {"listener": listener} if listener else {}
         self._servers = list(servers)
         self._access = access
@@ -87,8 +87,8 @@ class HttpDirectory:
         self._closed.set()
         with self._lock:
             waiting = list(self._waiting)
-        for connection in waiting:  # whoever waits for an answer hears that there will be none
-            if (sock := connection.sock) is not None:  # who asks may close it meanwhile
+        for connection in waiting:  # waiting requests fail
+            if (sock := connection.sock) is not None:  # a requesting thread may close it meanwhile
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
@@ -105,7 +105,7 @@ class HttpDirectory:
                 continue
             self._preferred = number
             return found
-        raise LookupFailed(f"no lookup service tells where the tenant is ({'; '.join(failures)})")
+        raise LookupFailed(f"no lookup service returned the tenant's place ({'; '.join(failures)})")
 
     def _ask(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
         connection = self._access.connection(server, max(0.001, timeout_s))
@@ -126,5 +126,5 @@ class HttpDirectory:
         if response.status != http.client.OK:
             raise LookupFailed(str(said.get("reason", said)) if isinstance(said, dict) else f"HTTP {response.status}")
         if not isinstance(said, dict):
-            raise Corrupt(f"{said!r:.200} is no answer of a lookup service")
+            raise Corrupt(f"{said!r:.200} is no reply of a lookup service")
         return said

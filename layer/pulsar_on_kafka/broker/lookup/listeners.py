@@ -15,7 +15,7 @@ from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddre
 
 
 class Asker(NamedTuple):
-    """The client that asks where a tenant is: its IP address ('': not known), and the listener it names."""
+    """The client of a request: its IP address ('': not known), and the listener it names."""
 
     address: str = ""
     listener: str = ""
@@ -37,8 +37,8 @@ def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:
 
 
 def url_for(cluster: str, address: ClusterAddress, asker: Asker) -> str:
-    """The service URL for whom it is: of the listener that is named; else of that whose network the asker is in, the
-    smallest such network; else the cluster's own. An address of a dual-stack socket counts as the IPv4 one it is.
+    """The service URL for a client: of the named listener; otherwise of the listener with the smallest network that
+    contains the client; otherwise the cluster's own. An address of a dual-stack socket counts as its IPv4 address.
 
     Raises:
         LookupFailed: the cluster has no such listener.

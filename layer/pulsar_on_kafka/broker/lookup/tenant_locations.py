@@ -1,7 +1,7 @@
-"""A place says where a tenant is, as the map of tenants tells its clients: from a lookup service, or from a file.
+"""The place of a tenant, as its clients read it from the map of tenants: from a lookup service, or from a file.
 
 {"tenant":"acme","cluster":"east","service_url":"kafka://east:9092","state":"ACTIVE","version":"acme@4",
- "target":"","target_url":""}
+"target":"","target_url":""}
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import EVERY_OTHER_TE
 
 
 class LookupFailed(ConnectFailed):
-    """Nobody who was asked knows where a tenant is. Trying again may help."""
+    """No source knows the tenant's place. A retry may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantPlace:
-    """`version` changes with every change of anything else but `target_url`; it says nothing by itself.
+    """The place of a tenant. `version` changes with every change except of `target_url`; it is opaque.
 
-    While the tenant is SWITCHING `cluster` is the one that it leaves, and `target` the one that it goes to; '' where
-    that is not told.
+    While the tenant is SWITCHING `cluster` is the source, and `target` the target; '' where it is unknown.
     """
 
     tenant: str
@@ -51,18 +50,18 @@ class TenantPlace:
 
     @property
     def reached(self) -> TenantPlace | None:
-        """Where the tenant is when it has switched; None where that is not told, or it does not switch."""
+        """The place after the switch; None where it is unknown, or the tenant does not switch."""
         if not (self.switching and self.target and self.target_url):
             return None
         return TenantPlace(self.tenant, self.target, self.target_url, TenantState.ACTIVE, "")
 
 
 _LATER: Final = frozenset({"target", "target_url"})
-"""Services of former versions do not tell them."""
+"""Fields that services of earlier versions do not send."""
 
 
 def place_of(tenant: str, record: TenantRecord, service_url: str, target_url: str = "") -> TenantPlace:
-    """`tenant` is who asked; the record may be that of every other tenant."""
+    """`tenant` is the requested one; the record may be that of every other tenant."""
     version = f"{record.tenant}@{record.epoch}@{service_url}"
     return TenantPlace(tenant, record.cluster, service_url, record.state, version, record.target, target_url)
 
@@ -75,43 +74,42 @@ def decode_place(found: Mapping[str, Any]) -> TenantPlace:
             raise TypeError("every field is text")
         return TenantPlace(**{**texts, "state": TenantState(texts["state"])})
     except (KeyError, TypeError, ValueError) as error:
-        raise Corrupt(f"{found!r:.200} says no tenant's place: {error!r}") from error
+        raise Corrupt(f"{found!r:.200} contains no tenant's place: {error!r}") from error
 
 
 class Directory(Protocol):
     """The map as a client sees it. Thread-safe."""
 
     def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
-        """Where a tenant is now.
+        """The present place of a tenant.
 
         Raises:
-            LookupFailed: nobody answered in time, or the tenant is nowhere.
+            LookupFailed: no source replied in time, or the tenant has no cluster.
         """
 
     def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
-        """Where the tenant is as soon as that is not what is known, or as it is when `wait_s` are over.
+        """The place as soon as it differs from the known one, or the present one after `wait_s`.
 
         Raises:
-            LookupFailed: nobody answered.
+            LookupFailed: no source replied.
         """
 
     def close(self) -> None:
-        """Whoever waits hears LookupFailed soon."""
+        """Ends the waits: waiting calls raise LookupFailed soon."""
 
 
 LOOK_S: Final = 1.0
-"""How often a file is looked at while somebody waits for a change."""
+"""The interval at which the file is read while a caller waits for a change."""
 
 
 class FileDirectory:
-    """The map of tenants as a file, for those who run no lookup service. Thread-safe. Memory: none; the file is read
-    each time that it is looked at.
+    """The map of tenants as a file, without a lookup service. Thread-safe. Memory: none; each look-up reads the file.
 
-    {"clusters": {"west": "kafka://west:9092", "east": "kafka://east:9092"},
-     "tenants": {"acme": "west", "globex": {"cluster": "west", "state": "SWITCHING", "target": "east"}, "*": "east"}}
+    {"clusters": {"west": "kafka://west:9092", "east": "kafka://east:9092"}, "tenants": {"acme": "west", "globex":
+    {"cluster": "west", "state": "SWITCHING", "target": "east"}, "*": "east"}}
 
-    Who says where a tenant goes (`target`) has its programs connect there while they wait. Replace it in one step
-    (`mv`): a file that cannot be read is reported, and what was read before goes on counting.
+    With a `target`, the tenant's programs connect there while they wait. Replace the file in one step (`mv`): an
+    unreadable file is reported, and the previous content continues to count.
     """
 
     def __init__(self, path: str) -> None:
@@ -146,7 +144,7 @@ def _place(found: object, tenant: str, path: str) -> TenantPlace:
         raise LookupFailed(f'{path} is no map of tenants: expected {{"clusters": {{...}}, "tenants": {{...}}}}')
     entry = tenants.get(tenant, tenants.get(EVERY_OTHER_TENANT))
     if entry is None:
-        raise LookupFailed(f"{path} says of no cluster that it has tenant {tenant}")
+        raise LookupFailed(f"{path} has no cluster for tenant {tenant}")
     if isinstance(entry, str):
         entry = {"cluster": entry}
     try:
@@ -159,6 +157,6 @@ def _place(found: object, tenant: str, path: str) -> TenantPlace:
                 raise TypeError(f"the address of cluster {name} is {address!r}, expected a service URL")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise LookupFailed(
-            f"{path} says of tenant {tenant}: {entry!r:.200}, which names no cluster: {error!r}"
+            f"{path} has for tenant {tenant}: {entry!r:.200}, which names no cluster: {error!r}"
         ) from error
     return TenantPlace(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}", target, target_url)

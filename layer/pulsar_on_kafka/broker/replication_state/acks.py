@@ -10,7 +10,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
 
 BatchSet = tuple[int, int]
-"""Of a batch entry: its number of messages, and a bit for each that is acknowledged."""
+"""A partly acknowledged batch entry: its number of messages, and a bit for each acknowledged one."""
 
 
 class ReplicatedAcks:
@@ -27,7 +27,7 @@ class ReplicatedAcks:
         self.below = below
         self.bitmaps: dict[int, BitMap] = {}
         self.batches: dict[int, BatchSet] = {}
-        """By position."""
+        """Sets by position."""
         for block, holes in (blocks or {}).items():
             self.add(block * size, holes.acked)
             for position, found in holes.batches.items():
@@ -117,9 +117,10 @@ def in_both(one: ReplicatedAcks, other: ReplicatedAcks) -> ReplicatedAcks:
 
 
 def news(says: ReplicatedAcks, known: ReplicatedAcks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
-    """What `says` has in [start, end) and `known` has not: positions counted from `start`, and sets by position.
+    """The acknowledgements of `says` in [start, end) that `known` lacks: positions counted from `start`, and sets by
+    position.
 
-    Of a batch entry of which some messages are known a set comes, also where all of them are acknowledged now.
+    A batch entry of which some messages are known is returned as a set, also where all of them are acknowledged now.
     """
     acked = says.within(start, end)
     if acked:

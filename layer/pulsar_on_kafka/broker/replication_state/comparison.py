@@ -45,7 +45,7 @@ class PartitionComparison:
 
 
 def compare(partition: int, here: SubscriptionSide, there: SubscriptionSide) -> PartitionComparison:
-    """Compare what both cursors say of the messages that both logs have. Raises StoreError, as `said`."""
+    """Compares the acknowledgements of both cursors, for the messages in both logs. Raises StoreError, see `said`."""
     mine, theirs = said(here), said(there)
     digests = (hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16))
     counts = dict.fromkeys(("common", "only_here", "only_there", "in_part", "left_here", "left_there"), 0)

@@ -1,10 +1,10 @@
-"""Delivery counts and put-off times of a cursor, told to other clusters, or carried over to the same subscription's
+"""Delivery counts and delay times of a cursor, reported to other clusters, or transferred to the same subscription's
 cursor there. Pure.
 
-Only what is on record: where a dead letter policy is set, how often messages were delivered, which were held by
-processes that died, and until when refused ones are put off. Counts and times only grow, so the higher count and the
-later time of all that is said is the truth. What a process holds that dies with its cluster is carried over, but not
-told: it may not have been delivered.
+Only recorded state is transferred: delivery counts where a dead letter policy is set, messages held by processes that
+died, and the delay times of negatively acknowledged ones. Counts and times only grow, so the highest count and the
+latest time of all reports hold. Messages held by a process that dies with its cluster are transferred, but not
+reported: they may not have been delivered.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 MAX_MESSAGES: Final = 16_384
-"""Messages of one partition that are told of, the first ones in the log; they take 750 kB at most. The others begin
-anew elsewhere."""
+"""The limit of reported messages of one partition, the first ones in the log; they take 750 kB at most. The others
+start anew elsewhere."""
 
 
 _NEVER: Final = (0, 0)
@@ -32,7 +32,7 @@ _ONCE: Final = (1, 0)
 
 
 def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
-    """What this side has on record of messages that it has not acknowledged, by where they were first published. Raises
+    """The delivery state of this side for unacknowledged messages, by the place of first publication. Raises
     StoreError."""
     saved = side.cursor.deliveries
     if saved is None:
@@ -48,8 +48,8 @@ def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
 
 
 def deliveries_heard(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
-    """What another side has told, of messages that are here and not acknowledged, by their offsets here; None for
-    nothing. Raises StoreError."""
+    """The reported state of another side for messages that are here and unacknowledged, by their offsets here; None
+    without any. Raises StoreError."""
     found: Deliveries | None = None
     for origin, each in said.items():
         named = BitMap64()
@@ -62,8 +62,8 @@ def deliveries_heard(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) 
 
 
 def with_news(own: Deliveries | None, news: Deliveries) -> Deliveries | None:
-    """What is on record here once another side was heard. That a message was refused and put off (until a time that
-    may be over by now) says nothing where it was delivered again since."""
+    """The delivery state here merged with another side's report. A delay after a negative acknowledgement (perhaps
+    expired by now) is ignored for messages that were redelivered since."""
     if own is not None:
         here, there = _counts(own), _counts(news)
         put_off = {
@@ -98,10 +98,10 @@ _V = TypeVar("_V", bound=Hashable)
 
 
 def carried(here: SubscriptionSide, there: SubscriptionSide) -> Deliveries | None:
-    """What is on record here of messages that neither side has acknowledged, by their offsets there; None for nothing.
+    """The delivery state here of messages that neither side has acknowledged, by their offsets there; None without any.
 
-    Nobody consumes here any more: what may have been handed out and was not acknowledged was held by a process that
-    died, as the next owner here would say. Raises StoreError.
+    There are no consumers here any more: delivered and unacknowledged messages count as held by a process that died, as
+    the next owner here would decide. Raises StoreError.
     """
     saved = here.cursor.deliveries
     if saved is None or not saved.matter_from(here.cursor.next_unacked):
@@ -153,7 +153,7 @@ def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | Non
 
 
 def offsets_there(here: SubscriptionSide, there: SubscriptionSide, offsets: Iterable[int]) -> dict[int, int]:
-    """Where the messages at these offsets lie in the other cluster, of those that are there."""
+    """The offsets in the other cluster of those of these messages that are there."""
     found: dict[int, int] = {}
     for origin, mine_of in originals_of(here, offsets).items():
         for original, theirs in places_of(there, origin, mine_of).items():
@@ -162,7 +162,7 @@ def offsets_there(here: SubscriptionSide, there: SubscriptionSide, offsets: Iter
 
 
 def originals_of(side: SubscriptionSide, offsets: Iterable[int]) -> dict[Origin, dict[int, int]]:
-    """Where the messages at these offsets were first published: the offset here by the one in the origin."""
+    """The places of first publication of the messages at these offsets: the offset here by the one in the origin."""
     left = dict.fromkeys(offsets)
     found: dict[Origin, dict[int, int]] = {}
     for origin in side.index.origins():
@@ -175,7 +175,7 @@ def originals_of(side: SubscriptionSide, offsets: Iterable[int]) -> dict[Origin,
 
 
 def places_of(side: SubscriptionSide, origin: Origin, originals: Iterable[int]) -> dict[int, int]:
-    """Where messages that were first published in `origin` lie here, of those that are here: by their offsets there."""
+    """The offsets here of messages first published in `origin`, by their offsets there."""
     if origin == side.origin:
         return {original: original for original in originals if original < side.end}
     wanted = sorted(originals)

@@ -1,4 +1,4 @@
-"""The origin index says which record of one partition is the copy of which record elsewhere. Pure.
+"""The origin index maps the records of one partition to their originals elsewhere. Pure.
 
 Headers of a copy name the place where the record was first published.
 """
@@ -32,11 +32,11 @@ class CopiedOriginal(NamedTuple):
 
 
 def copied(headers: Headers, partition: int) -> CopiedOriginal | None:
-    """What a record is the copy of; None of one that was published here, or copied from a partition of another number
-    (of which nothing can be told).
+    """The original of a record; None for one that was published here, or copied from a partition of another number
+    (which cannot be mapped).
 
     Raises:
-        CorruptRecord: the headers say that it is a copy, and cannot be read.
+        CorruptRecord: the headers mark it as a copy, and cannot be read.
     """
     said = copy_headers(headers)
     if said is None:
@@ -46,7 +46,9 @@ def copied(headers: Headers, partition: int) -> CopiedOriginal | None:
         origin, its_partition, epoch = _of_all(said.cluster, of_all)
         there = int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(said.position)[0]
     except ValueError as error:
-        raise CorruptRecord(f"a copy from {said.cluster!r:.100} says it was {said.position!r:.100}: {error}") from error
+        raise CorruptRecord(
+            f"a copy from {said.cluster!r:.100} names position {said.position!r:.100}: {error}"
+        ) from error
     return CopiedOriginal(origin, there, epoch) if its_partition == partition else None
 
 
@@ -91,9 +93,9 @@ class _Runs:
 class OriginIndex:
     """Index of the log from `start` to `end`. Every record that is not in it was published here.
 
-    Only the first valid copy of a record counts: a second one (a replicator that crashed sent it again) is no news, and
-    what a replicator appends after another one took over is void (`mapping.records.epoch_fences`), so what becomes of
-    it says nothing of the message.
+    Only the first valid copy of a record counts: a second one (resent after a crash of a replicator) is ignored.
+    Records that a replicator appends after another one took over are void (`mapping.records.epoch_fences`): their state
+    does not count for the message.
 
     Memory: 24 bytes for each run (a copied backlog is one, copies that alternate with messages published here are one
     each), and a bitmap of the copied offsets for each origin.
@@ -104,18 +106,19 @@ class OriginIndex:
         self._origins: dict[Origin, _Runs] = {}
         self._epochs: dict[str, int] = {}
         self.nothing = BitMap64()
-        """Offsets without a message that anybody has to acknowledge: markers, second copies, gaps."""
+        """Offsets without a message to acknowledge: markers, second copies, gaps."""
 
     def published_here(self, offset: int) -> None:
-        """Records are told of in the order of their offsets; those that are left out are not there (any more)."""
+        """Adds a record that was published here. Records are added in the order of their offsets; missing offsets do
+        not exist (any more)."""
         self._reach(offset)
 
     def begun(self, cluster: str, epoch: int) -> None:
-        """Behind this, copies from a cluster that replicators of lower epochs make are void."""
+        """Begins an epoch: behind this, copies of replicators of lower epochs from the cluster are void."""
         self._epochs[cluster] = max(epoch, self._epochs.get(cluster, 0))
 
     def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> bool:
-        """Whether it is the first valid copy."""
+        """Adds a copy; returns whether it is the first valid one."""
         self._reach(offset)
         runs = self._origins.get(origin)
         if runs is None:
@@ -131,7 +134,7 @@ class OriginIndex:
         self.nothing.add(offset)
 
     def reached(self, end: int) -> None:
-        """Everything below `end` was told of."""
+        """Marks everything below `end` as added."""
         if end > self.end:
             self.nothing.add_range(self.end, end)
             self.end = end

@@ -1,13 +1,13 @@
-"""Progress of a replicated subscription: the sides tell each other what they acknowledged, and take it over. Pure.
+"""Progress of a replicated subscription: the sides report their acknowledgements to each other, and apply them. Pure.
 
-Each message has one identity, the cluster where it was first published and its offset there; what a side has
-acknowledged is a set of identities, and the union of all sides' is the truth. Two rules keep it from running in circles
-and from undoing a seek: what one side says takes effect on another once (`take_over` knows what did), and what a side
-was told by us is no news when it comes back (`tell`). So a seek stays local, and nothing that took effect before it, or
-was told, is acknowledged by it again.
+Each message has one identity, the cluster where it was first published and its offset there; the acknowledgements of a
+side are a set of identities, and the union of all sides' counts. Two rules prevent loops and keep seeks: a report of
+one side takes effect on another once (`take_over` knows the applied ones), and an acknowledgement that this side
+reported is not applied when it returns (`tell`). So a seek stays local, and no acknowledgement that was applied or
+reported before it is applied again.
 
-A side also says what lies below its subscription's beginning (`begun`): nobody acknowledged that, though the cursor has
-passed it, and it takes effect only where a subscription is there because others have it.
+A side also reports the messages below its subscription's beginning (`begun`): the cursor has passed them without an
+acknowledgement, and the report takes effect only on subscriptions that were created for other clusters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun, Ori
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BLOCK, Origin
 
 Progress = dict[Origin, ReplicatedAcks]
-"""What is acknowledged, in offsets of its origin."""
+"""Acknowledgements, in offsets of their origin."""
 _NOTHING: Final[Mapping[Origin, ReplicatedAcks]] = MappingProxyType({})
 
 
@@ -79,7 +79,8 @@ def _by_origin(side: SubscriptionSide, here: ReplicatedAcks) -> Progress:
 
 
 def tell(known: Progress, told: Progress) -> bool:
-    """Note what another side is told: it is no news when it says it itself. Whether anything was new."""
+    """Adds a report to another side to `known`, so that it is ignored when that side returns it. Returns whether any
+    part was new."""
     changed = False
     for origin, acks in told.items():
         mine = known.setdefault(origin, ReplicatedAcks(BLOCK))
@@ -96,10 +97,10 @@ def take_over(
     begins: Mapping[Origin, ReplicatedAcks] = _NOTHING,
     follows: Mapping[Origin, ReplicatedAcks] = _NOTHING,
 ) -> ReplicatedAcks:
-    """What another side's word newly acknowledges here, as offsets of this log; `known` has it from now on.
+    """The new acknowledgements in another side's report, as offsets of this log; they are added to `known`.
 
-    Names also what this cursor has acknowledged already. What was not copied yet stays news. `begins`: what lies below
-    the other side's beginning, and acknowledges nothing, but for what is in `follows`, too.
+    They include those that this cursor has applied already. Messages that were not copied yet stay new. `begins`: the
+    range below the other side's beginning, which acknowledges nothing, except messages that are in `follows`, too.
     """
     found = ReplicatedAcks(side.cursor.deleted.entries_per_ledger)
     for origin, acks in says.items():
@@ -150,7 +151,7 @@ def without_acknowledged(found: ReplicatedAcks, cursor: CursorState) -> Replicat
 
 
 def without_message(side: SubscriptionSide) -> ReplicatedAcks:
-    """Markers, second copies and gaps above mark-delete that are not acknowledged: where nobody consumes, nobody else
+    """Unacknowledged markers, second copies and gaps above mark-delete: without consumers, no other process
     acknowledges them. Raises StoreError."""
     found = ReplicatedAcks(side.cursor.deleted.entries_per_ledger)
     start = side.cursor.next_unacked

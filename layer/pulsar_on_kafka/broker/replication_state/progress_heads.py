@@ -1,9 +1,9 @@
 """A fold over the keys of the state topic `subscription_progress` finds the head that counts for each subject. Pure.
 
-Each subject (a cluster's word on one partition of one subscription) has one writer at a time. A new one takes a version
-above all that it finds, and a session of its own; the head of the highest (version, session) counts, whatever order
-records stand in and whatever compaction took. So a writer that was stopped and wakes up is not heard, and finds that
-out before it removes anything: it reads its own head back as the one that counts.
+Each subject (a cluster's report on one partition of one subscription) has one writer at a time. A new one takes a
+version above all that it finds, and a session of its own; the head of the highest (version, session) counts, whatever
+the order of the records and whatever compaction deleted. So a writer that was paused and wakes up is ignored. It
+detects that before it removes anything: it must read its own head back as the one that counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.state.state_keys import ProgressHeadKey, ProgressSe
 
 
 class Subject(NamedTuple):
-    """The subject of a head: one cluster's word on a subscription in one partition; `about` is `SAYS` or `KNOWS`."""
+    """The subject of a head: one cluster's report on a subscription in one partition; `about` is `SAYS` or `KNOWS`."""
 
     topic: str
     partition: int

@@ -1,5 +1,5 @@
-"""The progress log writes and reads what clusters say of subscriptions, in the state topic `subscription_progress` of
-one of them."""
+"""The progress log writes and reads the reports of clusters about subscriptions, in the state topic
+`subscription_progress` of one of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _HERE_BYTES: Final = 512
 """A block of at most this size rides in the head."""
 _HEAD_BYTES: Final = 256 * 1024
-"""What rides in one head together."""
+"""The limit of bytes in one head."""
 _LARGEST_HEAD_BYTES: Final = 1_000_000
 _SEGMENT_BYTES: Final = 512 * 1024
 _MAX_BLOCKS: Final = 256
@@ -55,8 +55,8 @@ class Superseded(StoreError):
 class ProgressLog:
     """The state topic of one cluster. Thread-safe.
 
-    Memory: what `ProgressHeads` says of those partitions that were asked for, and the 256 blocks that were read last
-    (32 KiB each at most, but for ack sets of batch entries).
+    Memory: see `ProgressHeads` for the partitions in use, and the 256 blocks that were read last (32 KiB each at most,
+    except for ack sets of batch entries).
     """
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
@@ -111,7 +111,7 @@ class ProgressLog:
                 self._read.popitem(last=False)
 
     def all_of(self, subject: Subject, head: ProgressHead, deadline: Deadline) -> Progress:
-        """Everything that a head says. Raises as `head`. Memory: all of it, see `ReplicatedAcks`."""
+        """The whole progress of a head. Raises the errors of `head`. Memory: all of it, see `ReplicatedAcks`."""
         progress: Progress = {}
         for origin, saved in head.origins.items():
             acks = progress[origin] = ReplicatedAcks(BLOCK, saved.below, saved.here)
@@ -120,13 +120,13 @@ class ProgressLog:
         return progress
 
     def newest(self, subject: Subject, deadline: Deadline) -> tuple[HeadAt, ProgressHead] | None:
-        """The head that counts; None where nobody says anything. Raises as `head`."""
+        """The head that counts; None without any. Raises the errors of `head`."""
         at = self.heads.ask(subject.topic, lambda heads: heads.newest(subject), deadline)
         return None if at is None else (at, self.head(subject, at, deadline))
 
     def forget(self, subject: Subject, deadline: Deadline) -> None:
-        """Tombstone all that is said of a subject: the subscription is gone. Segments go last: a head that is read
-        has them."""
+        """Tombstones all reports on a subject: the subscription was deleted. Segments are deleted last: a readable head
+        has its segments."""
 
         def keys(heads: ProgressHeads) -> list[bytes]:
             return _keys(subject, heads.others_keys(subject, HeadWriter(1 << 62, "")))[::-1]
@@ -138,7 +138,8 @@ class ProgressLog:
 
 
 class ProgressWriter:
-    """Writes what one subject says, a save at a time; for one thread. Blocks that did not change are not written again.
+    """Writes the reports on one subject, a save at a time; for one thread. Blocks that did not change are not written
+    again.
 
     Memory: 200 bytes for each block that does not ride in the head.
     """
@@ -155,8 +156,7 @@ class ProgressWriter:
     def write(
         self, life: tuple[int, int], progress: Progress, deliveries: Mapping[Origin, Deliveries], deadline: Deadline
     ) -> None:
-        """Make `progress`, and these `deliveries`, what counts, instead of all that was said before. What says the same
-        as the last time is not written again.
+        """Replaces the subject's report by `progress` and these `deliveries`. An unchanged report is not written again.
 
         Raises:
             Fenced: another writer took over. The next call takes over from it.
@@ -166,7 +166,7 @@ class ProgressWriter:
         try:
             self._write(life, progress, deliveries, deadline)
         except StoreError:
-            self._writer, self._apart, self._last = None, {}, b""  # begin anew: nobody knows what came to be
+            self._writer, self._apart, self._last = None, {}, b""  # restart: the result is unknown
             raise
 
     def _write(
@@ -200,7 +200,7 @@ class ProgressWriter:
 
         counts, obsolete = self.log.heads.ask(self.subject.topic, read_back, deadline)
         if counts is None or counts.writer != writer or counts.offset < offset:
-            raise Fenced(f"somebody else speaks of {self.subject} now")
+            raise Fenced(f"another writer reports {self.subject} now")
         self.log.tombstone(self.subject, obsolete, deadline)
         self._last = digest
 

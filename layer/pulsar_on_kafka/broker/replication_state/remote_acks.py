@@ -1,8 +1,8 @@
-"""Messages that consumers in other clusters have acknowledged; a cursor's owner leaves them out.
+"""Messages that consumers in other clusters have acknowledged; a cursor's owner skips them.
 
-The service folds what they say into the cursors (`subscription_sync`); this is for what comes before that: the first
-records after a switch, and what is copied later than it was acknowledged. What it finds becomes the owner's own
-acknowledgement.
+The service applies their reports to the cursors (`subscription_sync`). This module covers the time before that: the
+first records after a switch, and messages copied later than they were acknowledged. Its results become acknowledgements
+of the owner itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOOK_TIMEOUT_S: Final = 10.0
 
 
 class _Word:
-    """The word of one cluster, on what it says or is known to know: its newest head, blocks on demand."""
+    """One cluster's report, or its known progress: its newest head, and blocks on demand."""
 
     def __init__(self, log: ProgressLog, subject: Subject) -> None:
         self._log = log
@@ -68,11 +68,11 @@ class _Word:
 
 
 class RemoteAcks:
-    """Acknowledgements of other clusters for one owned partition, in the member's thread. Looks once a second, when
-    records come.
+    """Acknowledgements of other clusters for one owned partition, in the member's thread. It reads once a second, when
+    records arrive.
 
-    After a seek it waits until the service has taken over what was said before: of that nothing may count any more.
-    Memory: the heads of what others say, 1 MB each at most; blocks are `ProgressLog`'s.
+    After a seek it waits until the service has applied the earlier reports, which must not count any more. Memory: the
+    heads of other clusters, 1 MB each at most; for blocks see `ProgressLog`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RemoteAcks:
         self._looked_s: float | None = None
         self._resets: int | None = None
         self._void: dict[str, HeadAt | None] = {}
-        """By cluster: what was known of it when the cursor was sought."""
+        """The known head of each cluster when the cursor was sought."""
 
     def of(
         self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
@@ -184,8 +184,8 @@ class RemoteAcks:
         return sorted(set(entries)), batches
 
     def _by_origin(self, offsets: Sequence[int], records: Sequence[Any]) -> dict[Origin, dict[int, int]]:
-        """Offset here by offset there. Copies cannot be read without a header's cost each; topics without any are not
-        looked at but for what others say of messages that were published here."""
+        """Offsets here by offsets there. Finding copies costs one header per record; topics without copies are skipped,
+        except where others report messages that were published here."""
         wanted = {origin for word in self._says.values() for origin in word.origins}
         found: dict[Origin, dict[int, int]] = {}
         elsewhere = wanted - {self._origin}
@@ -193,7 +193,7 @@ class RemoteAcks:
             try:
                 copy = copied(headers_of(record), self._place[1]) if elsewhere else None
             except CorruptRecord:
-                continue  # whoever hands it out says so
+                continue  # the delivery reports the error
             if copy is None:
                 if self._origin in wanted:
                     found.setdefault(self._origin, {})[offset] = offset

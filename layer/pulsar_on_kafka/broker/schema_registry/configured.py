@@ -1,10 +1,10 @@
-"""Entry points named in the environment store schemas and judge them, in the place of what is built in.
+"""Entry points named in the environment store schemas and check them, in the place of the built-in ones.
 
-    POK_SCHEMA_STORAGE=kafka                                    one name; `kafka`: the state topic `schemas`
-    POK_SCHEMA_CHECKERS=avro,json,protobuf,protobuf_native      every checker that is used
+    POK_SCHEMA_STORAGE=kafka one name; `kafka`: the state topic `schemas`
+    POK_SCHEMA_CHECKERS=avro,json,protobuf,protobuf_native every checker that is used
 
 A distribution offers more of them by entry points of the groups below. Every process that opens producers or consumers
-of a topic, or registers its schemas, needs the same setting: nobody judges for the others. Source: Pulsar's
+of a topic, or registers its schemas, needs the same setting: each process checks for itself. Source: Pulsar's
 `schemaRegistryStorageClassName` and `schemaRegistryCompatibilityCheckers`.
 """
 
@@ -65,9 +65,7 @@ def configured_checkers() -> Checkers:
         checker: SchemaChecker = _loaded(CHECKERS, CHECKERS_VARIABLE, name, (*_BUILT_IN, _JSON))
         kind = getattr(checker, "schema_type", None)
         if not isinstance(kind, SchemaType):
-            raise errors.InvalidOption(
-                f"schema checker {name} must say its schema_type, a SchemaType, got {kind!r:.60}"
-            )
+            raise errors.InvalidOption(f"schema checker {name} must have a schema_type, a SchemaType, got {kind!r:.60}")
         pairs[kind] = _always(checker)
     return Checkers(pairs, json=_JSON in listed)
 

@@ -46,12 +46,12 @@ def schema_policies(
     namespace: Mapping[str, Any],
     cluster_default: CompatibilityStrategy = CompatibilityStrategy.UNDEFINED,
 ) -> SchemaPolicies:
-    """The policies that count for a topic with these in a namespace with those.
+    """The effective policies of a topic with these in a namespace with those.
 
     Args:
         cluster_default: counts where neither names a strategy; UNDEFINED for Pulsar's own default, FULL.
     Raises:
-        Corrupt: somebody wrote a strategy that there is not.
+        Corrupt: the record has an unknown strategy.
     """
     defaults = {SCHEMA_COMPATIBILITY_STRATEGY.name: cluster_default.name}
     own = SCHEMA_COMPATIBILITY_STRATEGY.undefined
@@ -81,10 +81,10 @@ _READERS_OF_THE_LATEST: Final = frozenset(
 
 
 def version_of(info: SchemaInfo, history: SchemaHistory, load: Load) -> SchemaVersion | None:
-    """The live version that is the same schema: by its bytes first, then by what it says; the newest of several.
+    """The live version of the same schema: by its bytes first, then by its meaning; the newest of several.
 
-    The index's hashes say which ones to look at; equal are the bytes themselves. Differs from Pulsar: a KEY_VALUE
-    schema that has its keys elsewhere is another one, since the version alone tells where a message's key is.
+    The index's hashes select the candidates; the bytes themselves are compared. Differs from Pulsar: a KEY_VALUE schema
+    with its keys elsewhere is another one, since the version alone shows where a message's key is.
     """
     sha256 = hashlib.sha256(info.schema).hexdigest()
     of_its_type = [entry for entry in reversed(history.live) if entry.type_name == info.type.name]
@@ -104,7 +104,7 @@ def _keys_at(info: SchemaInfo) -> str | None:
 
 
 def check_size(topic: str, info: SchemaInfo) -> None:
-    """Before anybody parses it. Raises InvalidOption for a definition that cannot be kept."""
+    """Checks the size before parsing. Raises InvalidOption for a definition that cannot be stored."""
     try:
         check_definition_size(info.type.name, info.name, info.schema)
     except MappingError as error:
@@ -174,7 +174,7 @@ def refused(
 
 
 def _brief(reason: str) -> str:
-    """Without its middle, where that is long: the path to a place 10,000 levels down is."""
+    """The reason without its middle, if it is long: the path to a place 10,000 levels down is."""
     if len(reason) <= _REASON_CHARS:
         return reason
     half = _REASON_CHARS // 2

@@ -70,7 +70,7 @@ class BoundedCache(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class SchemaQuestion:
-    """A topic and a schema, by all that tells schemas apart; not by a hash, which could collide."""
+    """A topic and a schema, by all distinguishing properties; not by a hash, which could collide."""
 
     life: TopicLife
     type: str
@@ -93,4 +93,4 @@ class KnownVersion:
     version: SchemaVersion
     newest: SchemaVersion
     found_at_s: float
-    """On the monotonic clock."""
+    """The time of the look-up on the monotonic clock."""

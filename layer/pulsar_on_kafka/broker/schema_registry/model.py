@@ -30,16 +30,16 @@ class SchemaEntry:
 
     version: SchemaVersion
     kafka_offset: int
-    """Where its record lies in the topic's partition of the `schemas` state topic."""
+    """The offset of its record in the topic's partition of the `schemas` state topic."""
     type_name: str
     sha256: str
     """Hexadecimal, of the definition's bytes."""
     record_bytes: int
-    """Of the definition, name, properties and all."""
+    """The bytes of the record: definition, name, properties and the rest."""
     definition_bytes: int
-    """Of the definition alone."""
+    """The bytes of the definition alone."""
     timestamp_ms: int
-    """When it was registered, Unix milliseconds of who did it."""
+    """The time of its registration, in Unix milliseconds of the registering process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class StoredSchema:
     timestamp_ms: int
 
     def rest(self) -> dict[str, Any]:
-        """Pulsar's `GetSchemaResponse`, as its REST answers it in JSON. Raises UnreadableSchema: it has two parts, and
-        they cannot be told apart."""
+        """Pulsar's `GetSchemaResponse`, in the JSON of its REST API. Raises UnreadableSchema: its two parts cannot be
+        separated."""
         parts = self.info.type is SchemaType.KEY_VALUE
         return {
             "version": self.version.number,

@@ -1,7 +1,8 @@
-"""The registry decides which schema a producer's messages carry, and whether a consumer may read with its own.
+"""The registry decides the schema of a producer's messages, and whether a consumer may read with its own.
 
-Nobody owns the registry: each process judges by what it read, and the storage's compare-and-set lets a judgement count
-only if nothing was registered since. Source: Pulsar `SchemaRegistryServiceImpl`, `AbstractTopic`, `PersistentTopic`.
+The registry has no owner: each process decides by its last reading, and the storage's compare-and-set accepts a
+decision only if nothing was registered since. Source: Pulsar `SchemaRegistryServiceImpl`, `AbstractTopic`,
+`PersistentTopic`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ from pulsar_on_kafka_schema_compat.base.schema_model import SCHEMA_UNREADABLE
 _log: Final = logging.getLogger(__name__)
 
 KNOWN_FOR_S: Final = 60.0
-"""So long a schema that was found live may be taken for it without asking, when somebody else deletes it meanwhile."""
+"""How long a schema that was found live counts as live without a new reading, even if another process deletes it
+meanwhile."""
 _QUESTIONS_BYTES: Final = 16 * 1024 * 1024
 _NO_SCHEMA: Final = frozenset({SchemaType.NONE, SchemaType.BYTES})
 
@@ -62,7 +64,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class RegistryCounts:
-    """Since the process began. Counts go up only; two threads at once may lose one."""
+    """Counts since the process began. They only grow; two threads at once may lose one."""
 
     registered: int = 0
     refused: int = 0
@@ -72,11 +74,11 @@ class RegistryCounts:
 
 
 class SchemaRegistry:
-    """Thread-safe. A topic's partitions share its schemas: any name of it may be given.
+    """The registry of schemas. Thread-safe. A topic's partitions share its schemas: any name of it may be given.
 
-    Every call may raise what `StateLog` raises; what passes by itself was waited out within the deadline; and
-    `NoSuchTopic`. `Corrupt` means that a *key* of the state topic cannot be read: no topic of that partition can be
-    served until it is gone. Memory: that of its storage, and 16 MiB of schemas that were asked for.
+    Every call may raise the errors of `StateLog`, after retrying temporary ones within the deadline, and `NoSuchTopic`.
+    `Corrupt` means that a *key* of the state topic cannot be read: no topic of that partition can be served until it is
+    deleted. Memory: that of its storage, and 16 MiB of schemas in use.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class SchemaRegistry:
         user: str = "",
         checkers: Checkers = BUILT_IN,
     ) -> None:
-        """`life_of` says whose schemas a name stands for; `user` stands in the records that this process writes."""
+        """`life_of` returns the topic's incarnation for a name; `user` is written into the records of this process."""
         self._checkers = checkers
         self._storage = storage
         self._policies = policies
@@ -216,12 +218,12 @@ class SchemaRegistry:
     def _asked(
         self, life: TopicLife, question: Callable[[SchemaHistory, Load], _T], deadline: Deadline
     ) -> tuple[SchemaHistory, _T]:
-        """What is live and the answer that it gives, after a deletion of what nobody can read any more."""
+        """The live schemas and the result of `question` about them, after a deletion of unreadable ones."""
         while True:
             try:
                 return self._question(life, question, deadline)
             except errors.UnreadableSchemas as unreadable:
-                # Only what was found unreadable: somebody else may have started anew since.
+                # Only the unreadable ones: another process may have registered new ones since.
                 after = SchemaVersion(unreadable.newest)
                 if self._storage.force_delete(life, after, self._user, deadline) is not None:
                     self.counts.force_deleted += 1
@@ -245,14 +247,14 @@ class SchemaRegistry:
         *,
         in_use: Callable[[], bool],
     ) -> None:
-        """Return when a consumer may read the topic with this schema; the first one of an idle topic registers it.
+        """Returns when a consumer may read the topic with this schema; the first one of an idle topic registers it.
 
         Args:
-            info: None, NONE, BYTES and AUTO_CONSUME read whatever there is.
-            policies: as in `for_producer`.
-            in_use: whether the topic has producers, active consumers or data; asked only when it has no schema.
+            info: None, NONE, BYTES and AUTO_CONSUME read any schema.
+            policies: see `for_producer`.
+            in_use: whether the topic has producers, active consumers or data; called only when it has no schema.
         Raises:
-            IncompatibleSchema: it may not.
+            IncompatibleSchema: the consumer may not read.
             InvalidOption: it is too large.
         """
         if info is None or info.type in _NO_SCHEMA or info.type is SchemaType.AUTO_CONSUME:
@@ -297,10 +299,10 @@ class SchemaRegistry:
         return self._storage.history(self._life_of(topic, deadline), deadline).live
 
     def schema(self, topic: TopicName, version: SchemaVersion, deadline: Deadline) -> StoredSchema:
-        """The schema of a message that names this version; also when it was deleted since. Asked once a version.
+        """The schema of a message that names this version; also when it was deleted since. Each version is read once.
 
         Raises:
-            NoSuchSchema: there never was one, or it was removed.
+            NoSuchSchema: it never existed, or it was removed.
             UnreadableSchemas: its record can never be read again.
         """
         life = self._life_of(topic, deadline)

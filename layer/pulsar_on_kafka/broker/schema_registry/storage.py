@@ -1,10 +1,10 @@
 """Schema storage writes one record a version to the compacted `schemas` state topic, and keeps every winner for good.
 
 A version is a proposal by compare-and-set (layer/pulsar_on_kafka/statelog/README.md): version n is the winner of the
-entity's version n + 1, so versions are dense from 0 whoever races, and compaction has nothing to take: each key is
-written once, and losers alone are tombstoned. A deletion is a version as well. It ends what is live before it; the
-records stay, because messages that name them do, unless it is forced. Views hold a summary of each record, definitions
-are read when they are wanted.
+entity's version n + 1, so versions are dense from 0 despite races, and compaction deletes nothing else: each key is
+written once, and only losers are tombstoned. A deletion is a version as well. It ends the life of earlier versions;
+their records stay, because messages name them, unless it is forced. Views hold a summary of each record; definitions
+are read on demand.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SchemaRecordKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Summary of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) when it was registered,
-    `reason` says why a record cannot be read."""
+    """Summary of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) the time of its
+    registration, `reason` the error of an unreadable record."""
 
     kind: SchemaRecordKind
     type_name: str = ""
@@ -128,8 +128,8 @@ class SchemaStorage(Protocol):
         ...
 
     def get(self, life: TopicLife, version: SchemaVersion, deadline: Deadline) -> StoredSchema | None:
-        """This version, also when it was deleted since; None for a deletion itself, for what never was, and for what
-        was removed. Asked once a version, as long as there is room for it.
+        """This version, also when it was deleted since; None for a deletion itself, and for a missing or removed
+        version. Each version is read once, as long as there is room for it.
 
         Raises:
             UnreadableSchemas: its record can never be read again.
@@ -147,9 +147,9 @@ class SchemaStorage(Protocol):
         ...
 
     def delete(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool = False) -> SchemaVersion | None:
-        """Write a deletion after whatever is there, readable or not, and give its version; None when nothing is.
+        """Writes a deletion after all versions, readable or not, and returns its version; None without any.
 
-        With `forced` what stands before it, deleted earlier or not, counts for nobody, and its records are removed.
+        With `forced` all earlier versions, deleted or not, are void, and their records are removed.
         """
         ...
 
@@ -164,16 +164,16 @@ class SchemaStorage(Protocol):
         ...
 
     def newest_seen(self, life: TopicLife) -> SchemaVersion | None:
-        """The last version, deletions included, as far as is known without asking; None when nothing is."""
+        """The last version, deletions included, as far as known without a request; None without any."""
         ...
 
 
 class StateLogSchemaStorage:
     """Schemas on a state log: Kafka's, or the one in memory.
 
-    Memory: less than 1.5 kB a version of the topics in those of the state topic's 8 partitions that were asked for, and
-    definitions up to `DEFINITIONS_BYTES`; they are read again when they are wanted and not there. A call that goes
-    through a topic's definitions holds at most `PORTION_BYTES` of them beyond that (or one, if it is larger).
+    Memory: less than 1.5 kB a version of the topics in those of the state topic's 8 partitions that are in use, and
+    definitions up to `DEFINITIONS_BYTES`; evicted ones are read again on demand. A call that goes through a topic's
+    definitions holds at most `PORTION_BYTES` of them beyond that (or one, if it is larger).
     """
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
@@ -214,7 +214,7 @@ class StateLogSchemaStorage:
         missing = [entry for entry, stored in known.items() if stored is None]
         found = self._read(life, missing, deadline) if missing else {}
         again = [entry for entry in missing if entry not in found]
-        if again:  # before anybody believes that they are gone for ever
+        if again:  # before callers treat them as permanently lost
             found |= self._read(life, again, deadline)
         loaded = []
         for entry in entries:
@@ -266,7 +266,7 @@ class StateLogSchemaStorage:
             kept_in = self._log.kafka_name(SCHEMAS)
             raise errors.RecordTooLarge(
                 f"the schema of {life} takes {len(value)} bytes, more than {kept_in} takes, which an "
-                f"earlier version made: pok doctor says how to raise its max.message.bytes ({error})"
+                f"earlier version made: pok doctor shows how to raise its max.message.bytes ({error})"
             ) from error
         return SchemaVersion(outcome.version - 1) if isinstance(outcome, Won) else None
 

@@ -38,9 +38,11 @@ def print_rights(
         list[ProgramFeature] | None, typer.Option("--also", help="A feature that it uses besides. May be repeated.")
     ] = None,
 ) -> None:
-    """Print the kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.
+    """Print the kafka-acls lines for exactly the rights that a program needs (docs/acls.md), in the instance of
+    --instance.
 
-    Asks no cluster; add --bootstrap-server."""
+    Contacts no cluster; add --bootstrap-server.
+    """
     try:
         rights = rights_of(role, TopicName.parse(topic), subscription, also or (), Instance(settings.instance))
     except MappingError as error:

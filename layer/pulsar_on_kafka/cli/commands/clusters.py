@@ -108,7 +108,7 @@ def update(settings: Settings, admin: AdminClient, name: NameArgument, registrat
 
 @command(app, "delete")
 def delete(settings: Settings, name: NameArgument, yes: YesOption = False) -> None:
-    """Remove a cluster from the registry. Replication to it that policies want waits until it is registered again."""
+    """Remove a cluster from the registry. Replication that policies require waits until it is registered again."""
     confirm(f"delete cluster {name}", yes)
     with admin_of(settings) as admin:
         admin.delete_cluster(name)

@@ -60,8 +60,8 @@ def consume(
     """Print messages as id, key, properties and value with tabs between, or as a JSON object each.
 
     What was printed is acknowledged, also when Ctrl-C ends it. Values are read by the schema that each message was
-    written with; a payload without one that is no UTF-8 is printed as base64, and what is encrypted is said to be so.
-    With --timeout-ms, fewer messages than asked for are a failure.
+    written with; a payload without one that is no UTF-8 is printed as base64, and encrypted payloads are marked. With
+    --timeout-ms, fewer messages than requested are a failure.
     """
     from pulsar_on_kafka.admin.shown_messages import shown
     from pulsar_on_kafka.schema.generic import AutoConsumeSchema
@@ -97,7 +97,7 @@ def consume(
 
 
 def _next(consumer: Consumer, stop: threading.Event, timeout_ms: int | None) -> Message | None:
-    """The next message; None when none came in time or somebody wants an end."""
+    """The next message; None at the time-out or when the program is to end."""
     deadline = Deadline.never() if timeout_ms is None else Deadline.after_ms(timeout_ms)
     while not stop.is_set():
         try:

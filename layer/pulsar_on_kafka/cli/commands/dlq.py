@@ -52,7 +52,7 @@ CountOption = Annotated[
 
 @dataclass(frozen=True)
 class LetterSelection:
-    """Options that say which letters are meant."""
+    """Options that select letters."""
 
     ids: Annotated[
         list[str] | None,
@@ -85,7 +85,7 @@ class LetterSelection:
         """Raises CommandFailed: some of the ids are those of no letter that is left."""
         wanted = len(set(self.ids or ()))
         if letters < wanted:
-            raise CommandFailed(f"{counted(wanted - letters, 'id')} of {wanted:,} named no letter that is left")
+            raise CommandFailed(f"{counted(wanted - letters, 'id')} of {wanted:,} named no remaining letter")
 
 
 @command(app, "list")
@@ -138,8 +138,8 @@ def show(
     chosen: LetterSelection,
     count: Annotated[int, typer.Option("--num-messages", "-n", min=1, help="How many letters at most.")] = 10,
 ) -> None:
-    """Show letters that are left, oldest first: where they came from, why, how often they were delivered, and what
-    they say. A JSON object each with --output json."""
+    """Show the remaining letters, oldest first: their origin, the reason, the delivery count, and the content. A JSON
+    object each with --output json."""
     found = admin.dead_letters(topic, count, chosen.filter())
     for number, letter in enumerate(found):
         if settings.json:
@@ -170,7 +170,7 @@ def redrive(
         ),
     ] = None,
     count: CountOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be put back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be put back.")] = False,
 ) -> None:
     """Put letters back to the topics they came from, each once, also when it is killed in the middle and called again.
 
@@ -198,7 +198,7 @@ def drop(
     count: CountOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Drop letters: nobody is shown them any more, and nothing puts them back."""
+    """Drop letters: they are no longer shown and can no longer be put back."""
     wanted = chosen.filter()
     there = admin.count_dead_letters(topic, wanted, most=count)
     if there:
@@ -221,7 +221,7 @@ def _show(settings: Settings, done: Redriven, what: str) -> None:
     )
     if done.without_origin and not settings.json:
         many = done.without_origin != 1
-        news(f"{counted(done.without_origin, 'letter')} {'name' if many else 'names'} no topic: say --to")
+        news(f"{counted(done.without_origin, 'letter')} {'name' if many else 'names'} no topic: use --to")
 
 
 def _as_json(letter: DeadLetter) -> dict[str, Any]:
@@ -254,5 +254,5 @@ def _lines(letter: DeadLetter) -> list[str]:
 
 
 def _short(topic: str) -> str:
-    """As it may be typed, without the domain that is meant anyway."""
+    """The topic's name without the default domain."""
     return topic.removeprefix("persistent://")

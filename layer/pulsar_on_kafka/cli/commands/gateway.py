@@ -28,9 +28,9 @@ def gateway(
     ] = 20.0,
     log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
-    """Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients name it as pulsar://host:port.
+    """Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients connect to pulsar://host:port.
 
-    Its state is in Kafka alone. docs/gateway.md says what is served.
+    Its state is in Kafka alone. docs/gateway.md describes the supported commands.
     """
     listening = options.settings(listen.host, port, listen.tls())
     with (

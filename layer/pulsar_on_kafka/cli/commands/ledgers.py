@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.admin.deletions import Deletion, Deletions
     from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo
 
-deletions = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
+deletions = typer.Typer(help="Deletions of ledgers' data: requested, given up, retried.", no_args_is_help=True)
 
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so many, the oldest ones.")]
 
 
 @command(deletions, "list")
 def list_deletions(settings: Settings, admin: AdminClient, limit: LimitOption = DELETIONS_SHOWN) -> None:
-    """List deletions that are asked for and not done yet. `pok serve` does them."""
+    """List requested deletions that are not done yet. `pok serve` does them."""
     _show_deletions(settings, admin.list_deletions(limit))
 
 
@@ -49,22 +49,21 @@ def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = D
 
 @command(deletions, "replay")
 def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
-    """Ask again for all deletions that were given up. Nothing is deleted that is listed or needed, whatever is asked
-    for."""
+    """Request all deletions again that were given up. Listed or needed ledgers are never deleted."""
     from pulsar_on_kafka.service.ledgers.deletion_events import replay
 
     with client_of(settings) as client:
         there = admin.dead_deletions(0).count
         done = 0
         if there:
-            confirm(f"ask again for {counted(there, 'deletion')} given up", yes)
-            with progress_bar("asking again", there, shown=not settings.json) as told:
+            confirm(f"request {counted(there, 'deletion')} again that were given up", yes)
+            with progress_bar("requesting again", there, shown=not settings.json) as told:
                 done = replay(client, there, told)
-        show_result(settings, f"asked again for {counted(done, 'deletion')}", {"replayed": done})
+        show_result(settings, f"requested {counted(done, 'deletion')} again", {"replayed": done})
 
 
 def _show_deletions(settings: Settings, found: Deletions) -> None:
-    columns = ("event", "ledger", "topic", "partition", "asked for", "put off", "reason")
+    columns = ("event", "ledger", "topic", "partition", "requested", "put off", "reason")
     show_list(settings, asdict(found), columns, [_deletion_row(each) for each in found.first])
     if not settings.json and found.count > len(found.first):
         news(f"{len(found.first):,} of {found.count:,} are shown (--limit)")

@@ -1,4 +1,4 @@
-"""`pok lookup`: the service that tells clients which cluster has their tenant."""
+"""`pok lookup`: the service that returns the cluster of a tenant to clients."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 DEFAULT_PORT: Final = 9465
 _ASK_S: Final = 5.0
 _STATE_S: Final = 30.0
-"""Both clusters are asked, and some of their brokers."""
+"""The time-out for requests to both clusters, and to some of their brokers."""
 
 _TLS: Final = "https://"
 
 
 def _asked(server: str) -> tuple[list[str], LookupAccess]:
-    """With `https://` before it, the services answer HTTPS."""
+    """The lookup services and their access; `https://` before the server selects HTTPS."""
     return server.removeprefix(_TLS).split(","), LookupAccess.from_environment(tls=server.startswith(_TLS))
 
 
@@ -46,7 +46,7 @@ app = typer.Typer(no_args_is_help=True)
 
 ServerOption = Annotated[
     str,
-    typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns; https:// before: TLS."),
+    typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, tried in turns; https:// before: TLS."),
 ]
 
 
@@ -87,10 +87,10 @@ def get(
     tenant: Annotated[str, typer.Argument(metavar="TENANT")],
     server: ServerOption = f"localhost:{DEFAULT_PORT}",
     listener: Annotated[
-        str, typer.Option("--listener", help="The listener whose address is wanted; left out: that of your network.")
+        str, typer.Option("--listener", help="The listener whose address to return; default: that of your network.")
     ] = "",
 ) -> None:
-    """Ask a lookup service where a tenant is, as a client does."""
+    """Request a tenant's place from a lookup service, as a client does."""
     place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
     show_one(settings, place.as_json(), place.as_json())
 
@@ -101,7 +101,7 @@ def state(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     server: ServerOption = f"localhost:{DEFAULT_PORT}",
 ) -> None:
-    """Ask a lookup service about a topic's partitions: offsets, cursors, who owns them and is served; of both clusters
+    """Request a topic's partitions from a lookup service: offsets, cursors, owners and consumers; on both clusters
     while its tenant moves."""
     found = HttpDirectory(*_asked(server)).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
     if settings.json:

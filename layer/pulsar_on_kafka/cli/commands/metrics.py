@@ -63,7 +63,7 @@ def _answer_scrapes(port: int, look: Callable[[], tuple[bytes, list[str]]]) -> N
         start_response("200 OK", [("Content-Type", CONTENT_TYPE)])
         return [text]
 
-    server = HttpServer("0.0.0.0", port, app)  # noqa: S104 - whoever scrapes is elsewhere
+    server = HttpServer("0.0.0.0", port, app)  # noqa: S104 - scrapers run on other hosts
     news(f"metrics on port {server.port}")
     with told_to_stop(interruptible=True) as stop:
         while not stop.wait(Deadline.after(3600).remaining_s()):

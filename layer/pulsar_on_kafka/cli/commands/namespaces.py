@@ -47,7 +47,7 @@ def delete(
     yes: YesOption = False,
 ) -> None:
     """Delete a namespace that has no topics."""
-    admin.list_topics(namespace)  # before anybody is asked: does it exist?
+    admin.list_topics(namespace)  # before the prompt: does it exist?
     confirm(f"delete namespace {namespace}", yes)
     admin.delete_namespace(namespace)
     show_result(settings, f"deleted {namespace}", {"deleted": namespace})

@@ -98,13 +98,13 @@ class _Source:
         self._file = file
         self._times = times
         self.total = total
-        """None when only the end will tell."""
+        """The total; None when only the end shows it."""
         self.interactive = not texts and file is None and sys.stdin.isatty()
 
     @classmethod
     def of(cls, texts: list[str] | tuple[str, ...], file: str | None, times: int) -> _Source:
         if bool(texts) == (file is not None):
-            raise typer.BadParameter("say what to send: either --message or --file")
+            raise typer.BadParameter("name the messages to send: either --message or --file")
         if file is None:
             return cls(tuple(map(os.fsencode, texts)), None, times, len(texts) * times)
         if file == "-":

@@ -36,7 +36,7 @@ def list_profiles(said: Given) -> None:
 
 @command(app, "use")
 def use(said: Given, name: NameArgument) -> None:
-    """Make a profile the one that counts where nobody names one."""
+    """Make a profile the default."""
     profiles = Profiles()
     profiles.use(name)
     show_result(_output(said), f"{name} counts from now on ({profiles.path})", {"default": name})

@@ -51,12 +51,12 @@ _CONSOLE_ENDING_S: Final = 2.0
 _LEAVING_S: Final = 3.0
 """The least that the roles have to leave their groups, however long the gateway took."""
 _CLOSING_S: Final = 3.0
-"""How long closing the connection may take; a broker that is away would be waited for much longer."""
+"""The time-out for closing the connection; without it an unreachable broker would block much longer."""
 _CONSOLE_QUESTION_S: Final = 8.0
 
 
 class ServeExtra(str, Enum):
-    """What `pok serve` does besides its roles."""
+    """Parts of `pok serve` besides its roles."""
 
     CONSOLE = "console"
     GATEWAY = "gateway"
@@ -152,7 +152,7 @@ def serve(
 def _console(
     settings: Settings, extras: Sequence[ServeExtra], console: ConsoleOptions, http: HttpOptions
 ) -> Iterator[Site | None]:
-    """What the console shows, which answers meanwhile; None where it is not wanted."""
+    """The data of the console, which replies meanwhile; None without a console."""
     if ServeExtra.CONSOLE not in extras:
         yield None
         return
@@ -192,7 +192,7 @@ def _close(*admins: AdminClient) -> None:
 
 @contextmanager
 def _gateway(admin: AdminClient, settings: GatewaySettings | None, stop_timeout_s: float) -> Iterator[None]:
-    """A gateway serves meanwhile, where one is wanted."""
+    """Runs a gateway during the block, if it is configured."""
     if settings is None:
         yield
         return
@@ -224,8 +224,7 @@ def _limits(words: Sequence[str]) -> dict[str, Any]:
 def _connected(
     settings: Settings, health: ServiceHealth, site: Site | None, stop: threading.Event
 ) -> AdminClient | None:
-    """Connect to the cluster, as soon as a broker answers; None when told to stop before. Raises what waiting does not
-    change."""
+    """Connects to the cluster, as soon as a broker replies; None when told to stop before. Raises permanent errors."""
     quiet = Deadline.after(0)
     while not stop.is_set():
         try:
@@ -275,7 +274,7 @@ def _run(
 
 
 def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], stop: threading.Event) -> None:
-    """Say when it begins to serve, why it does not, and when it does again, until it is to stop."""
+    """Logs the beginning of serving, the reason of interruptions, and their end, until the stop."""
     names = sorted(role.value for role in roles)
     patience = Deadline.after(_PATIENCE_S)
     served, said = False, tuple[str, ...]()

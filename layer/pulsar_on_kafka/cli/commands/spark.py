@@ -42,7 +42,7 @@ _TIME_HELP: Final = "publish time: ISO 8601, Unix ms, or so long ago (90s, 1h)."
 
 @dataclass(frozen=True)
 class _Reading:
-    """What is read, and where Spark runs."""
+    """The input of a reading, and the place where Spark runs."""
 
     subscription: Annotated[
         str | None,
@@ -148,7 +148,7 @@ def export(
 ) -> None:
     """Write messages into files. In CSV bytes are base64, and what has fields or items is JSON."""
     if "://" not in to and not append and Path(to).exists():
-        raise CommandFailed(f"{to} exists already; name another directory, or say --append")
+        raise CommandFailed(f"{to} exists already; name another directory, or use --append")
     with _messages(settings, topic, columns, schema, reading) as found:
         rows = found if limit is None else found.limit(limit)
         if form == "csv":
@@ -195,8 +195,8 @@ def _messages(settings: Settings, topic: str, columns: str | None, schema: str, 
 
 @contextmanager
 def _output_of_spark(*, shown: bool) -> Iterator[IO[bytes]]:
-    """What a JVM that is started meanwhile says, as long as it lives, is in this file, neither among the results nor on
-    the terminal; with `shown` it is where ours is."""
+    """The file with the output of the JVM during the block, neither among the results nor on the terminal; with `shown`
+    it is this process's output."""
     with tempfile.TemporaryFile() as output:
         if shown:
             yield output

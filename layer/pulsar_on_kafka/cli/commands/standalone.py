@@ -58,8 +58,8 @@ def _wipe(data_dir: Path, yes: bool) -> None:
     """Delete a broker's data.
 
     Raises:
-        CommandFailed: there is something in the directory that no broker of ours put there, or nobody said yes.
-        DataDirBusy: a broker works on it.
+        CommandFailed: the directory contains files of other programs, or the user did not confirm.
+        DataDirBusy: a broker uses it.
     """
     there = sorted(found.name for found in data_dir.iterdir()) if data_dir.is_dir() else []
     if not there:

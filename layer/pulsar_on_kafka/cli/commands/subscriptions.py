@@ -202,7 +202,7 @@ def show(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Have live consumers' processes save first.")] = False,
 ) -> None:
-    """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
+    """Draw the acknowledged messages of each partition, and show the size of each ledger. Read-only."""
     cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
     stats = None if settings.json and png is None else admin.subscription_stats(topic, subscription)
     if png is not None and stats is not None:
@@ -334,7 +334,7 @@ def _place(
 ) -> tuple[int | None, NativeMessageId | None, str]:
     """(time, message id, the same in words); exactly one of the first two is there."""
     if (moment is None) == (message_id is None):
-        raise typer.BadParameter("say where to: either --time or --message-id")
+        raise typer.BadParameter("name the position: either --time or --message-id")
     try:
         if moment is not None:
             timestamp_ms = parse_time(moment, now_ms())
@@ -362,7 +362,7 @@ def _told(stats: SubscriptionStats) -> str:
 
 
 def _lost(unreadable: Mapping[int, str]) -> str:
-    """What moving these cursors puts an end to."""
+    """The state that moving these cursors deletes."""
     return "".join(
         f"\npartition {partition}: what is acknowledged above mark-delete cannot be read and is forgotten ({reason})"
         for partition, reason in unreadable.items()

@@ -156,7 +156,7 @@ def show_partitions(
 
 @command(app, "compact")
 def compact(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
-    """Have compacted reads show only the newest message of each key, of what is in the topic now. Removes nothing."""
+    """Let compacted reads return only the newest message of each key, of those in the topic now. Removes nothing."""
     admin.compact(topic)
     show_result(settings, f"compacted {_full_name(topic)}", {"compacted": _full_name(topic)})
 

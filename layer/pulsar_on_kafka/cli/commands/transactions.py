@@ -48,7 +48,7 @@ MEANINGS: Final[Mapping[BufferFinding, str]] = {
     "keep the topic and report it.",
     BufferFinding.COMMITTED_BUT_ABORTED: "Its records are hidden although it was committed: they are lost to readers.",
     BufferFinding.ABORTED_BUT_READABLE: "Its records are delivered although it was aborted.",
-    BufferFinding.NO_OUTCOME: "Its records are delivered although nothing says that it was committed.",
+    BufferFinding.NO_OUTCOME: "Its records are delivered although no record shows that it was committed.",
     BufferFinding.STILL_OPEN: "Harmless while it is being ended; readers wait at its first record. If it stays, "
     "look at its coordinator: pok transactions show.",
     BufferFinding.BOUND_TOO_HIGH: "Readers without headers (Spark) deliver these records although it is open or "
@@ -325,7 +325,7 @@ def verify(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None
 
 
 def _write_places(stats: Sequence[object], listed: Sequence[object] | None) -> None:
-    """`transactions` is there only when they were asked for."""
+    """Writes the places; `transactions` exists only if it was requested."""
     found = {"partitions": [fields_as_json(each) for each in stats]}
     if listed is not None:
         found["transactions"] = [fields_as_json(each) for each in listed]
@@ -368,7 +368,7 @@ def _left(details: TransactionDetails) -> str:
         return ""
     if details.left_ms >= 0:
         return f" (in {duration_text(details.left_ms)})"
-    return f" ({duration_text(-details.left_ms)} ago: nobody serves its coordinator, or clocks differ)"
+    return f" ({duration_text(-details.left_ms)} ago: no process runs its coordinator, or clocks differ)"
 
 
 def _in_buffer(found: TransactionInBuffer) -> tuple[object, ...]:

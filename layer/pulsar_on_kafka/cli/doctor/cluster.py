@@ -1,4 +1,5 @@
-"""This cluster: does it answer, how fast, do its settings and state topics suit us, may this user have transactions?"""
+"""This cluster: its reachability and latency, its settings and state topics, and this user's rights for
+transactions."""
 
 from __future__ import annotations
 
@@ -67,12 +68,12 @@ def judge(check: str, good: bool, found: str, advice: str, otherwise: Status = S
 
 
 def advice(failure: errors.LayerError, grant: str) -> str:
-    """What to do about a question that had no answer: `grant` where Kafka said that a right is missing."""
+    """The advice for a failed request: `grant` where Kafka reported a missing right."""
     if isinstance(failure, errors.NotAuthorized):
         return grant
     if isinstance(failure, (errors.NoCoordinatorNow, errors.NoLeaderNow, errors.DeadlineExceeded)):
-        return "Kafka is not ready for that yet, as just after its start: ask again in a minute"
-    return "the broker's log may say more"
+        return "Kafka is not ready for that yet, as just after its start: retry in a minute"
+    return "the broker's log may contain more"
 
 
 CONNECT_S: Final = 5.0
@@ -102,13 +103,13 @@ SETTING_RULES: Final = (
     SettingRule(
         "group.min.session.timeout.ms",
         lambda value: int(value) <= SESSION_TIMEOUT_MS,
-        f"consumers ask for {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at most",
+        f"consumers request {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at most",
         Status.FAIL,
     ),
     SettingRule(
         "group.max.session.timeout.ms",
         lambda value: int(value) >= SESSION_TIMEOUT_MS,
-        f"consumers ask for {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at least",
+        f"consumers request {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at least",
         Status.FAIL,
     ),
     SettingRule(
@@ -137,20 +138,20 @@ SETTING_RULES: Final = (
 
 
 def check_reachable(admin: KafkaAdmin, bootstrap: str) -> DoctorFinding:
-    """Whether the cluster answers, and how long one question takes."""
+    """Whether the cluster replies, and how long one request takes."""
     try:
         require_listener(bootstrap)
         cluster_id = admin.cluster_id(Deadline.after(CONNECT_S))
         took_ms = min(_timed_ms(admin) for _ in range(_ROUND_TRIPS))
-    except CommandFailed as nobody:
-        return fail("reachable", *str(nobody).split("; ", 1))
+    except CommandFailed as refused:
+        return fail("reachable", *str(refused).split("; ", 1))
     except errors.NotAuthenticated as refused:
         return fail("reachable", one_line(refused), "name the credentials with --kafka-config")
     except errors.LayerError as failure:
         return fail(
             "reachable",
             f"{bootstrap} takes connections, but: {one_line(failure)}",
-            "is it a Kafka listener, does it want TLS or a login (--kafka-config security.protocol=...), is the "
+            "is it a Kafka listener, does it require TLS or a login (--kafka-config security.protocol=...), is the "
             "password right?",
         )
     return judge(
@@ -193,7 +194,7 @@ def judge_settings(configs: Mapping[str, str]) -> Iterator[DoctorFinding]:
         try:
             yield judge(rule.name, rule.good(value), value, rule.advice, rule.otherwise)
         except ValueError:
-            yield warn(rule.name, f"{value} is no number", "ask who runs the cluster")
+            yield warn(rule.name, f"{value} is no number", "contact the cluster's operator")
 
 
 def check_state_topics(admin: KafkaAdmin, instance: Instance) -> Iterator[DoctorFinding]:
@@ -240,8 +241,7 @@ def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, pa
 
 
 def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, str], partitions: int) -> DoctorFinding:
-    """What is to be said of the configuration that Kafka shows; an option that it does not show is not judged, but for
-    `cleanup.policy`."""
+    """The finding about the configuration that Kafka shows; a hidden option is not judged, except `cleanup.policy`."""
     check = f"state topic {topic.name}"
     cleanup = configs.get("cleanup.policy", "")
     if cleanup != topic.cleanup.value:
@@ -268,7 +268,7 @@ def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, 
 
 _PROMISES: Final = {
     "min.compaction.lag.ms": "who reads while it compacts may take a loser for the winner",
-    "message.timestamp.type": "a process whose clock is wrong says how old its records are",
+    "message.timestamp.type": "a process whose clock is wrong decides how old its records are",
 }
 
 
@@ -288,13 +288,13 @@ BEGINNING: Final[Mapping[StateTopic, frozenset[str]]] = {
     TRANSACTION_BUFFER_SNAPSHOT: frozenset({"Read", "Write"}),
     TRANSACTION_PENDING_ACK: frozenset({"Read", "Write"}),
 }
-"""What a program with transactions needs that serves no coordinator (docs/acls.md)."""
+"""Rights of a program with transactions that serves no coordinator (docs/acls.md)."""
 
 SERVING: Final[Mapping[StateTopic, frozenset[str]]] = {
     TRANSACTION_COORDINATOR_ASSIGN: frozenset({"Read"}),
     TRANSACTION_LOG: frozenset({"Write"}),
 }
-"""What it needs besides to serve coordinators; and Read on their group."""
+"""Additional rights for serving coordinators, besides Read on their group."""
 
 
 def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[DoctorFinding]:
@@ -330,7 +330,7 @@ def judge_transactions(
     if not missing:
         yield ok("transactions", f"this user may begin them and serve coordinators{served}")
     elif members == 0:
-        found = f"nobody serves coordinators, and this user may not: missing is {', '.join(missing)}"
+        found = f"no process serves coordinators, and this user may not: missing is {', '.join(missing)}"
         yield warn("transactions", found, _GRANT)
     else:
         yield ok("transactions", f"this user may begin them, but not serve coordinators{served}")

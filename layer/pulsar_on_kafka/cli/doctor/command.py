@@ -55,7 +55,7 @@ def doctor(
     ] = False,
     state: Annotated[bool, typer.Option("--state", help="Also read the state topics for what cannot be read.")] = False,
     tombstone: Annotated[
-        bool, typer.Option("--tombstone", help="With --state: take away what cannot be read. Wants --yes.")
+        bool, typer.Option("--tombstone", help="With --state: delete unreadable records. Requires --yes.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -66,7 +66,7 @@ def doctor(
     if tombstone and not state:
         raise typer.BadParameter("it goes with --state", param_hint="--tombstone")
     if tombstone and not yes:
-        raise typer.BadParameter("unreadable records are lost for good: say --yes", param_hint="--tombstone")
+        raise typer.BadParameter("unreadable records are lost for good: use --yes", param_hint="--tombstone")
     findings = list(_examine(settings, try_it, state=state, tombstone=tombstone))
     if settings.json:
         write_json([asdict(finding) for finding in findings])
@@ -112,7 +112,7 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
 
 
 def check_service(admin: KafkaAdmin, instance: Instance) -> DoctorFinding:
-    """Say who does what a cluster needs done: a service, or clients in its stead."""
+    """Reports the processes of the cluster's roles: a service, or clients in its stead."""
     group = maintenance_group(instance)
     try:
         members = admin.describe_group(group, Deadline.after(ANSWER_S)).members
@@ -130,7 +130,7 @@ def judge_members(client_ids: Iterable[str]) -> DoctorFinding:
         return ok("maintenance", counted(services, "service"))
     if clients:
         return ok("maintenance", f"no service; {counted(clients, 'client')} in its stead")
-    return ok("maintenance", "nobody now: run pok serve, or have clients that live for minutes")
+    return ok("maintenance", "none now: run pok serve, or clients that live for minutes")
 
 
 def check_machine() -> Iterator[DoctorFinding]:

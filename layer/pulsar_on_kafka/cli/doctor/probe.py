@@ -1,4 +1,4 @@
-"""`--probe`: what the rights allow and what time it is there, found out by doing it on a topic that is deleted again.
+"""`--probe` tests the rights and the clock on a topic that is deleted again.
 
 The topic's records carry the broker's clock (`LogAppendTime`), which tells the skew.
 """
@@ -123,7 +123,7 @@ def _read_timestamp(settings: KafkaSettings, topic: str) -> int:
 
 
 def _join_and_commit(settings: KafkaSettings, name: str) -> int:
-    """How long joining took, in ms."""
+    """The time of joining, in ms."""
     assigned: list[int] = []
 
     def take(partitions: list[int]) -> dict[int, int]:

@@ -37,7 +37,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import decode_lo
 
 _READ_S: Final = 300.0
 _MAX_UNREADABLE: Final = 1000
-"""Unreadable records of one partition that are told of, and kept in memory, at a time."""
+"""The limit of unreadable records of one partition that are reported, and kept in memory, at a time."""
 _SHOWN_BYTES: Final = 80
 
 _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
@@ -64,7 +64,7 @@ _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
 
 
 Formats: TypeAlias = Counter[tuple[str, int]]
-"""How many records of each state topic are of each format; in the logs, also those that compaction will take away."""
+"""The number of records of each state topic in each format; in the logs, also those that compaction will delete."""
 
 
 class Unreadable(NamedTuple):
@@ -80,8 +80,8 @@ class Unreadable(NamedTuple):
 
 
 def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[DoctorFinding]:
-    """One line for each record of the compacted state topics that cannot be read; with `tombstone` they are taken away.
-    One more tells the formats of all."""
+    """One line for each unreadable record of the compacted state topics; with `tombstone` they are deleted. One more
+    line reports the formats of all."""
     instance = settings.instance
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
@@ -110,7 +110,7 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
         if tombstone:
             yield ok(f"state of {each.topic.name}", f"tombstone written: {said}")
         elif each.is_key:
-            yield warn(f"state of {each.topic.name}", said, "nobody needs it: pok doctor --state --tombstone")
+            yield warn(f"state of {each.topic.name}", said, "it is not needed: pok doctor --state --tombstone")
         else:
             yield fail(
                 f"state of {each.topic.name}",

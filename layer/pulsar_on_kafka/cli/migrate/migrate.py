@@ -40,7 +40,7 @@ PatienceOption = Annotated[
 
 @command(app, "plan")
 def plan(settings: Settings, tenant: TenantArgument, to: ToOption, cluster_config: ClusterConfigOption = None) -> None:
-    """Say what would be made on the other cluster; change nothing."""
+    """Show what would be created on the other cluster; change nothing."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _side(settings, home, _cluster_of(home, tenant), secrets) as source:
         with _side(settings, home, to, secrets) as target:
@@ -61,9 +61,9 @@ def run(
     timeout: PatienceOption = 3600.0,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
-    """Copy metadata, messages and progress, until the switch may be made. Goes on where a killed one was.
+    """Copy metadata, messages and progress, until the switch may be made. Continues a killed run.
 
-    Messages are copied by `pok serve` of the tenant's cluster. Programs go on meanwhile.
+    Messages are copied by `pok serve` of the tenant's cluster. Programs continue meanwhile.
     """
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home:
@@ -182,7 +182,7 @@ def _source_of(home: AdminClient, tenant: str, to: str) -> str:
 def _cluster_of(home: AdminClient, tenant: str) -> str:
     record = home.tenant_place(tenant)
     if record is None:
-        raise CommandFailed(f"tenant {tenant} is on no cluster: say on which with pok tenants set {tenant} CLUSTER")
+        raise CommandFailed(f"tenant {tenant} is on no cluster: set it with pok tenants set {tenant} CLUSTER")
     return record.cluster
 
 

@@ -40,7 +40,9 @@ class WhereOptions:
 
     service_url: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="pulsar://host:6650; the first run says it, later ones know it."),
+        typer.Option(
+            "--from", metavar="URL", help="pulsar://host:6650; required for the first run, recorded for later ones."
+        ),
     ] = None
     admin_url: Annotated[
         str | None, typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from.")
@@ -87,7 +89,7 @@ def plan(
     where: WhereOptions,
     access: AccessOptions,
 ) -> None:
-    """Say what would be made here, and what cannot be; change nothing."""
+    """Show what would be created here, and what cannot be; change nothing."""
     known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
     address = _address(known, where, access, None)
     pulsar = PulsarAdmin(address)
@@ -108,7 +110,7 @@ def run(
     access: AccessOptions,
     private_key: PrivateKeyOption = None,
     delivery_times: Annotated[
-        bool, typer.Option("--delivery-times", help="Ask for each message that came alone when it is due.")
+        bool, typer.Option("--delivery-times", help="Request the due time of each message that was sent alone.")
     ] = False,
 ) -> None:
     """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; it continues
@@ -155,7 +157,7 @@ def _address(
     service_url = where.service_url or (known.service_url if known is not None else None)
     admin_url = where.admin_url or (known.admin_url if known is not None else None)
     if service_url is None or admin_url is None:
-        raise CommandFailed("say where Pulsar is: --from pulsar://HOST:6650 --admin http://HOST:8080")
+        raise CommandFailed("name Pulsar's address: --from pulsar://HOST:6650 --admin http://HOST:8080")
     for url, schemes in ((service_url, ("pulsar", "pulsar+ssl")), (admin_url, ("http", "https"))):
         if url.partition("://")[0] not in schemes:
             raise CommandFailed(f"{url} is no address of Pulsar, expected {schemes[0]}:// or {schemes[1]}://")

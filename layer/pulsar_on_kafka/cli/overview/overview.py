@@ -21,7 +21,7 @@ from pulsar_on_kafka.client.values.texts import printable
 PASS_S = 60.0
 """The longest that one pass may take."""
 _ASKING = 12
-"""How often Kafka is asked for publish times, at most: that is enough for any age."""
+"""The limit of requests to Kafka for publish times: enough for any age."""
 
 TenantOption = Annotated[
     str | None, typer.Option("--tenant", help="Of this tenant alone.", metavar="TENANT", show_default=False)
@@ -42,7 +42,7 @@ def overview(
         float | None,
         typer.Option(
             "--rates", min=0.1, max=3600, metavar="SECONDS", show_default=False,
-            help="Look a second time after so long, and tell how fast messages come and are acknowledged.",
+            help="Look a second time after this time, and show the rates of messages and acknowledgements.",
         ),
     ] = None,
 ) -> None:  # fmt: skip

@@ -32,7 +32,7 @@ def cells(row: SubscriptionOverview, now_ms: int, *, by_commits: bool) -> tuple[
 
 
 def remarks(row: SubscriptionOverview, now_ms: int) -> str:
-    """What is worth a word of a subscription, the gravest first."""
+    """Remarks on a subscription, the gravest first."""
     said = []
     if row.unreadable:
         said.append(f"unreadable: {counted(row.unreadable, 'partition')}")
@@ -52,13 +52,13 @@ def remarks(row: SubscriptionOverview, now_ms: int) -> str:
 
 
 def short_name(topic: str) -> str:
-    """As a person types it: without what goes without saying."""
+    """The name without its default parts."""
     name = TopicName.parse(topic)
     return name.local_name if name.namespace_name == "public/default" else f"{name.namespace_name}/{name.local_name}"
 
 
 def end_of(name: str, width: int) -> str:
-    """What tells one name from another is mostly at its end."""
+    """The end of a name, which usually distinguishes it from others."""
     return name if len(name) <= width else f"…{name[1 - width :]}"
 
 
@@ -79,7 +79,7 @@ def rate_text(rate: float | None) -> str:
 
 
 def compact(number: int) -> str:
-    """In five characters at most: `9,999`, `12k`, `1.2M`."""
+    """The number in five characters at most: `9,999`, `12k`, `1.2M`."""
     if number < 10_000:
         return f"{number:,}"
     for size, unit in ((1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M")):
@@ -101,7 +101,7 @@ def totals_text(overview: Overview) -> tuple[str, str]:
 
 
 def caveats(overview: Overview) -> list[str]:
-    """What the numbers lack, in lines."""
+    """The gaps of the numbers, in lines."""
     said = []
     if not overview.by_commits:
         said.append(

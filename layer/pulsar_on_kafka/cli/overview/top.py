@@ -34,7 +34,7 @@ _AROUND: Final = 7
 _NUMBERS: Final = 6
 """Columns of numbers, to the right: those behind the first and before the last."""
 _NUMBERS_WIDTH: Final = 50
-"""Of these and what is between all columns."""
+"""The width of the numbers and of the space between all columns."""
 
 
 def top(
@@ -96,7 +96,7 @@ def typed_keys() -> Iterator[Callable[[float], list[str]]]:
 
 
 def _late(seen: Overview, now_ms: int, failure: str) -> str:
-    """What is said of numbers that could not be had anew."""
+    """The remark on numbers that could not be refreshed."""
     return f"{age_text(now_ms - seen.gathered_ms)} old, Kafka does not answer: {failure}" if failure else ""
 
 
@@ -120,7 +120,7 @@ def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> Rende
 
 
 def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, width: int) -> RenderableType:
-    """One subscription: read now, and its consumers asked."""
+    """One subscription: read now, with the replies of its consumers."""
     wanted = topic, subscription
     row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == wanted), None)
     if row is None:
@@ -162,7 +162,7 @@ def _cursors(admin: AdminClient, row: SubscriptionOverview, width: int) -> Itera
 def _members(admin: AdminClient, row: SubscriptionOverview) -> Iterator[RenderableType]:
     owners = _table(("partition", "owner"), ())
     for partition in row.partitions:
-        owners.add_row(str(partition.partition), member_text(partition.owner) if partition.owner else "nobody")
+        owners.add_row(str(partition.partition), member_text(partition.owner) if partition.owner else "none")
     yield owners
     if row.processes:
         consumers = _table(("consumer", "permits", "unacked", "delivered", "per s", "process"), (1, 2, 3))

@@ -1,4 +1,4 @@
-"""What `pok top` shows, and what a key changes of that. Pure."""
+"""The state of `pok top`, and its change by a key. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`chosen` stays on its subscription wherever that moves to; None: on the first line. `opened`: the one that is
-    shown by itself. `look`: the person wants to see what is so now."""
+    """The view. `chosen` follows its subscription; None: the first line. `opened`: the one that is shown by itself.
+    `look`: whether the user requested a refresh."""
 
     order: Order = Order.BACKLOG
     chosen: Name | None = None
@@ -60,7 +60,7 @@ class View:
         return range(first, min(len(rows), first + lines))
 
     def pressed(self, key: str, seen: Overview, lines: int) -> View:
-        """After a key; `lines` are shown at a time."""
+        """The view after a key; `lines` are shown at a time."""
         view = replace(self, look=False)
         if key in _QUIT:
             return replace(view, ended=True)

@@ -37,7 +37,7 @@ def diff(
             "--type",
             parser=schema_type,
             metavar="TYPE",
-            help="The type of the files: avro, json, protobuf_native ... Left out: the files say it.",
+            help="The type of the files: avro, json, protobuf_native ... Default: the type in the files.",
             show_default=False,
         ),
     ] = None,
@@ -49,14 +49,12 @@ def diff(
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of both files. May be repeated."),
     ] = None,
 ) -> None:
-    """Compare two definitions, field by field, and say whether BACKWARD and FORWARD accept the change.
+    """Compare two definitions, field by field, and show whether BACKWARD and FORWARD accept the change.
 
-    A file is a definition of --type, or what `pok schemas get` and `extract --json` print; it needs no cluster.
+    A file is a definition of --type, or the output of `pok schemas get` and `extract --json`; no cluster is needed.
     """
     if topic is not None and (kind is not None or properties):
-        raise typer.BadParameter(
-            "the versions of a topic say their type and properties themselves", param_hint="--topic"
-        )
+        raise typer.BadParameter("the versions of a topic have their own type and properties", param_hint="--topic")
     if topic is not None:
         before, after = _versions(settings, topic, old, new)
         names = (f"version {old}", f"version {new}")

@@ -17,7 +17,7 @@ _MAX_FILE_BYTES: Final = 4 * MAX_DEFINITION_BYTES
 """A definition as JSON text inside of JSON may take more than its own size."""
 _UPLOAD_FIELDS: Final = frozenset({"type", "schema", "schema_base64", "properties"})
 _SHOWN_FIELDS: Final = frozenset({"version", "name", "user", "timestamp_ms", "sha256"})
-"""What `pok schemas get` shows beside: its output can be uploaded again."""
+"""Additional fields in the output of `pok schemas get`, which can be uploaded again."""
 
 
 def read_schema(
@@ -62,11 +62,11 @@ def _uploaded(path: Path, data: bytes, name: str, properties: Mapping[str, str])
         value = parse_json(data)
     except NotJson as error:
         raise CommandFailed(
-            f"{path} is no JSON object with type, schema and properties ({error}); --type says what a definition is"
+            f"{path} is no JSON object with type, schema and properties ({error}); --type names a definition's type"
         ) from error
     if not isinstance(value, dict) or "type" not in value:
         raise CommandFailed(
-            f"{path} is no JSON object with type, schema and properties; --type says of what type a definition is"
+            f"{path} is no JSON object with type, schema and properties; --type names a definition's type"
         )
     unknown = sorted(set(value) - _UPLOAD_FIELDS - _SHOWN_FIELDS)
     if unknown:

@@ -47,7 +47,7 @@ WhereArgument = Annotated[str, typer.Argument(metavar="WHERE", help="tenant/name
 
 @dataclass(frozen=True)
 class DefinitionOptions:
-    """A schema in a file, and what the file does not say of it."""
+    """A schema in a file, and its properties that the file lacks."""
 
     filename: Annotated[
         Path,
@@ -59,7 +59,7 @@ class DefinitionOptions:
             "--type",
             parser=schema_type,
             metavar="TYPE",
-            help="The definition's type: avro, json, protobuf_native ... Left out: the file says it.",
+            help="The definition's type: avro, json, protobuf_native ... Default: the type in the file.",
             show_default=False,
         ),
     ] = None
@@ -174,7 +174,8 @@ def check_compatibility(
     topic: TopicArgument,
     definition: DefinitionOptions,
 ) -> None:
-    """Whether a topic would take a schema: exit code 0, or 1 with every place that forbids it. Registers nothing."""
+    """Check whether a topic would accept a schema: exit code 0, or 1 with every place that forbids it. Registers
+    nothing."""
     schema, filename = definition.schema(), definition.filename
     with admin_of(settings) as admin:
         strategy = admin.get_schema_compatibility_strategy(topic, applied=True)
@@ -208,7 +209,7 @@ def set_compatibility(
     where: WhereArgument,
     strategy: Annotated[str, typer.Argument(metavar="STRATEGY", help="full, backward_transitive ...; undefined.")],
 ) -> None:
-    """How the next schemas of a namespace's topics, or of one topic, are judged."""
+    """Set the compatibility check for the next schemas of a namespace's topics, or of one topic."""
     set_policy(settings, where, SCHEMA_COMPATIBILITY_STRATEGY.name, strategy)
 
 

@@ -64,7 +64,7 @@ def _everywhere(
         ),
     ] = None,
 ) -> None:
-    """Only its signature is used: what may be said after the verb as well as before the noun."""
+    """The signature of options that are accepted after the verb as well as before the noun."""
 
 
 SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
@@ -81,11 +81,12 @@ def command(
     app: typer.Typer, name: str, *, negative_numbers: bool = False, fixed: Mapping[str, object] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as `name` of `app`. A parameter of type `Settings` gets the settings, one of type
-    `AdminClient` a client that is connected while the command runs, one of type `Given` what was said of the settings,
-    before any profile is read; the others are typer's. One whose type is another
-    dataclass stands for all of its fields, which several commands may share.
+    `AdminClient` a client that is connected while the command runs, one of type `Given` the given settings, before any
+    profile is read; the others are typer's. One whose type is another dataclass stands for all of its fields, which
+    several commands may share.
 
-    `negative_numbers`: its arguments may be such, which else look like options. `fixed`: parameters that nobody says.
+    `negative_numbers`: whether its arguments may be negative, which otherwise look like options. `fixed`: parameters
+    with constant values.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -132,8 +133,8 @@ def _fields(kind: type) -> list[inspect.Parameter]:
 
 @contextmanager
 def log_on_stderr(debug: bool, log: logging.Handler | None = None, least: int = logging.WARNING) -> Iterator[None]:
-    """What this package logs goes to standard error, or to a service's `log`, from the level `least` on, which the
-    environment's POK_LOG_LEVEL says otherwise; librdkafka's own lines, and everything else, only with `debug`."""
+    """Logs of this package go to standard error, or to a service's `log`, from the level `least` on, unless the
+    environment's POK_LOG_LEVEL sets another; librdkafka's own lines, and all others, only with `debug`."""
     least = logging.DEBUG if debug else level(least)
     if log is None:
         log = logging.StreamHandler(sys.stderr)

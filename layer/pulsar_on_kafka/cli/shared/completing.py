@@ -1,5 +1,5 @@
-"""A shell completes names of topics, subscriptions, policies and profiles. What is not known in 0.3 s is not offered,
-and nothing that goes wrong is told: the line that is typed belongs to the person."""
+"""A shell completes names of topics, subscriptions, policies and profiles. Names that take longer than 0.3 s are not
+offered. Errors are suppressed, so that completion never disturbs the command line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _silent(complete: Complete) -> Complete:
     def completed(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             return [each for each in complete(ctx, incomplete) if each.startswith(incomplete)]
-        except (Exception, SystemExit):  # whatever it is: a broken configuration is told by the command itself
+        except (Exception, SystemExit):  # any error: the command itself reports a broken configuration
             return []
 
     return completed
 
 
 def _settings(ctx: typer.Context) -> Settings:
-    """As they would be for the command that is typed. Raises whatever keeps a cluster from being asked."""
+    """The settings of the typed command. Raises any error that prevents a request to the cluster."""
     from dataclasses import fields, replace
 
     from pulsar_on_kafka.cli.shared.settings import Given, tenant_of
@@ -49,7 +49,7 @@ def _settings(ctx: typer.Context) -> Settings:
 
 @_silent
 def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
-    """In the form in which the name is begun: `orders`, `tenant/namespace/orders` or with its domain."""
+    """Topic names in the form in which the name is begun: `orders`, `tenant/namespace/orders` or with its domain."""
     from pulsar_on_kafka.base.deadline import Deadline
     from pulsar_on_kafka.kafka.admin import KafkaAdmin
     from pulsar_on_kafka_mapping.names.read_back import topic_from_kafka
@@ -70,7 +70,7 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
 
 @_silent
 def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Those of the topic that is named before, by what one partition of the state topic `subscriptions` says, which is
+    """Subscriptions of the topic that is named before, from one partition of the state topic `subscriptions`, which is
     read to its end. Memory: the subscriptions of one topic."""
     from pulsar_on_kafka.base.deadline import Deadline
     from pulsar_on_kafka.kafka.reading.fetcher import Fetcher

@@ -63,10 +63,10 @@ def client_of(settings: Settings) -> Iterator[Client]:
 
 
 def require_listener(bootstrap: str) -> None:
-    """Say at once what librdkafka would say after its connection time-out.
+    """Reports at once the error that librdkafka would report after its connection time-out.
 
     Raises:
-        CommandFailed: nobody accepts a connection at any of the addresses.
+        CommandFailed: no address accepts a connection.
     """
     from pulsar_on_kafka.kafka.connecting import nobody_listens
 

@@ -50,7 +50,7 @@ def show_costs(cursors: Sequence[PartitionCursor]) -> None:
 
 
 def cursors_as_json(cursors: Sequence[PartitionCursor]) -> dict[str, Any]:
-    """Everything that `show` tells; the picture is `acknowledged_share`, of up to 200 cells between the `edges`."""
+    """All data of `show`; the picture is `acknowledged_share`, of up to 200 cells between the `edges`."""
     return {
         "partitions": [_partition(cursor) for cursor in cursors],
         "acknowledged": sum(cursor.acknowledged for cursor in cursors),
@@ -128,9 +128,9 @@ def drawn(cursor: PartitionCursor, width: int) -> list[str]:
 
 
 def save_png(cursors: Sequence[PartitionCursor], title: str, state: str, file: Path) -> None:
-    """One field of cells for each partition, read line by line, with the offsets of lines to its left; a red cell is
-    where a ledger begins, grey ones lie at or below mark-delete, the bluer another one is the more of it is
-    acknowledged. Below the title stands the subscription's state, and at the end what the colours say.
+    """Draws one field of cells for each partition, read line by line, with the offsets of lines to its left. A ledger
+    begins at a red cell, grey cells lie at or below mark-delete, and the bluer another one is the more of it is
+    acknowledged. The subscription's state stands below the title, and the legend at the end.
 
     Raises:
         ModuleNotFoundError: Pillow is not installed.

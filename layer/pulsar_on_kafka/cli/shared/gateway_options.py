@@ -31,7 +31,7 @@ _REST: Final = "pulsar_on_kafka.gateway.rest.server"
 
 @dataclass(frozen=True)
 class GatewayOptions:
-    """What a gateway tells its clients, and how they log in; where it listens is said beside it."""
+    """Options of a gateway for its clients and their logins; its address has separate options."""
 
     advertised: Annotated[
         str,
@@ -104,7 +104,7 @@ class GatewayOptions:
             tokens = TokenKey.public(self.token_public_key)
         if self.super_users and not (tokens or self.tls_trust):
             raise typer.BadParameter(
-                "nobody logs in: it goes with a key of tokens or --tls-trust", param_hint="--super-user"
+                "no client logs in: it requires a key of tokens or --tls-trust", param_hint="--super-user"
             )
         access = GatewayAccess(tokens, bool(self.tls_trust), frozenset(self.super_users or ()))
         return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
@@ -112,7 +112,7 @@ class GatewayOptions:
 
 @dataclass(frozen=True)
 class GatewayPlace:
-    """Where the gateway of `pok serve --with gateway` listens."""
+    """The address of the gateway of `pok serve --with gateway`."""
 
     gateway_host: Annotated[
         str, typer.Option("--gateway-host", metavar="ADDRESS", help="The address that the gateway listens on.")

@@ -1,4 +1,4 @@
-"""Options of the commands that answer HTTP: where, to whom, and encrypted or not."""
+"""Options of the commands with an HTTP server: address, access and encryption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from pulsar_on_kafka.base.http_server import HttpGuard, ServerTls, read_token
 
 LOCAL: Final = "127.0.0.1"
-"""This machine's programs alone, unless told otherwise: whoever asks learns which topics and programs there are."""
+"""The default address admits this machine's programs alone: every caller sees the names of topics and programs."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ListenOptions:
 
 @dataclass(frozen=True)
 class HttpOptions(ListenOptions):
-    """The same of what answers HTTP, and what is asked of callers."""
+    """The same options for an HTTP server, with the requirements for callers."""
 
     token_file: Annotated[
         str,
@@ -75,7 +75,7 @@ class ConsoleOptions:
         typer.Option(
             "--console-token-file",
             metavar="FILE",
-            help="A file with the token that the console asks for (or takes as Authorization: Bearer ...).",
+            help="A file with the token that the console requires (or accepts as Authorization: Bearer ...).",
         ),
     ] = ""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.admin import ShownMessage
 
 _MAX_CHARS: Final = 4096
-"""Of a value on a line; in JSON it is whole."""
+"""The limit of a value's characters on a line; JSON has the whole value."""
 
 
 def print_message(settings: Settings, message: ShownMessage) -> None:

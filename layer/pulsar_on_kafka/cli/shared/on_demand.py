@@ -17,7 +17,7 @@ from typer.main import get_command, get_group
 from pulsar_on_kafka.cli.shared.output import CommandFailed
 
 _OF_A_CHECKOUT: Final = "tests"
-"""This package is in the repository, and not in an installed distribution."""
+"""The package that is in the repository, and not in an installed distribution."""
 
 
 class OnDemand(NamedTuple):
@@ -30,7 +30,7 @@ class OnDemand(NamedTuple):
 
 @contextmanager
 def _plain_words() -> Iterator[None]:
-    """A value that is refused is named, and of what typer's validator (pydantic) says its own words are left out."""
+    """Names the rejected value, and omits the words of typer's validator (pydantic)."""
     try:
         yield
     except typer.BadParameter as refused:

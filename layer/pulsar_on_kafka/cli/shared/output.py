@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-"""As of a program that SIGINT ends: 128 + 2."""
+"""The exit code of a program that SIGINT ends: 128 + 2."""
 
 
 class CommandFailed(Exception):
@@ -41,7 +41,7 @@ def failures(debug: bool) -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What the interpreter flushes at exit must have somewhere to go.
+        # The reader of the output has closed it. The interpreter needs a target for its flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(EXIT_FAILED) from None
     except (KeyboardInterrupt, Exception) as error:
@@ -56,7 +56,7 @@ def complain(line: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """An exception in one line. Types are named only where the message alone would say nothing."""
+    """An exception in one line. Types are named only where the message alone would be empty or unclear."""
     if _is_interruption(error) and not isinstance(error, CommandInterrupted):
         return "interrupted"
     # librdkafka's exceptions carry an object that knows the words.
@@ -71,7 +71,7 @@ def _is_interruption(error: BaseException) -> bool:
     return by_signal or isinstance(error, (KeyboardInterrupt, Interrupted, CommandInterrupted))
 
 
-YesOption = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it without confirmation.")]
 
 
 def confirm(plan: str, yes: bool) -> None:
@@ -84,7 +84,7 @@ def confirm(plan: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandFailed("nothing was done: say --yes to do it")
+        raise CommandFailed("nothing was done: use --yes to do it")
     try:
         agreed = typer.confirm("Do it?", err=True)
     except typer.Abort:  # Ctrl-C, or Ctrl-D
@@ -93,7 +93,7 @@ def confirm(plan: str, yes: bool) -> None:
         raise CommandFailed("nothing was done")
 
 
-_PIPE_COLUMNS: Final = 1000  # nobody folds what goes into a file
+_PIPE_COLUMNS: Final = 1000  # no wrapping in files
 
 
 def write_json(value: object) -> None:
@@ -174,7 +174,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def news(line: str) -> None:
-    """For the person who waits; never part of the result."""
+    """Prints a line for the waiting user; never part of the result."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -191,7 +191,7 @@ def progress_bar(what: str, total: int | None, *, shown: bool) -> Iterator[Calla
 
 @contextmanager
 def progress_towards(what: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """The same for whoever calls with how many of how many things are finished."""
+    """Progress for callers that report the numbers of finished and of all things."""
     with _bar(what, None, shown) as (bar, task):
         yield lambda finished, total: bar.update(task, completed=finished, total=total)
 

@@ -1,4 +1,4 @@
-"""The log of a service: each line has its time and level, for people or as JSON; and what systemd is told."""
+"""The log of a service: each line has its time and level, as text or as JSON; and notifications for systemd."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class LogFormat(str, Enum):
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(
-        "--log-format", help=f"The log on standard error, whose level {LEVEL_VARIABLE} says ({', '.join(LEVELS)})."
+        "--log-format", help=f"The log on standard error, with the level of {LEVEL_VARIABLE} ({', '.join(LEVELS)})."
     ),
 ]
 
 
 def level(default: int) -> int:
-    """That of the environment's POK_LOG_LEVEL.
+    """The log level of the environment's POK_LOG_LEVEL.
 
     Raises:
-        typer.BadParameter: there is none of that name.
+        typer.BadParameter: the level is unknown.
     """
     said = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
     if said and said not in LEVELS:
@@ -64,13 +64,13 @@ _AWAY: Final = (
     exceptions.ConnectError,
     exceptions.Timeout,
 )
-"""What is raised while no broker answers."""
+"""Errors that are raised while no broker replies."""
 
 
 class ServiceLog(logging.Handler):
-    """A service's log, on standard error. While no broker answers, whatever wants to ask one says so again and again:
-    the first line of each kind is shown, and then one a minute that counts the others. After a minute without any the
-    first ones are shown again. With the level DEBUG all are.
+    """A service's log, on standard error. While no broker replies, each failed request logs a line: the first line of
+    each kind is shown, and then one a minute that counts the others. After a minute without any the first ones are
+    shown again. With the level DEBUG all are.
 
     Memory: the words of each kind of line that the code has.
     """
@@ -142,9 +142,9 @@ class _Json(_Text):
 
 
 def tell_systemd(*states: str) -> None:
-    """`READY=1`, `STOPPING=1`, `STATUS=...`, to a service manager that asked for them; nobody else hears.
+    """Sends `READY=1`, `STOPPING=1`, `STATUS=...` to a service manager that requested them.
 
-    Source: sd_notify(3). Nothing is raised: the work goes on without a manager that listens.
+    Source: sd_notify(3). Raises nothing: the work continues without a manager.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:

@@ -28,13 +28,13 @@ CONNECT_TIMEOUT_MS: Final = 5_000
 OPERATION_TIMEOUT_S: Final = 30
 
 URL_HELP: Final = (
-    "Where the cluster is, kafka://host:port[,host:port...]; or who tells a tenant's, pok+lookup:// or pok+map://. "
-    f"By default as the profile says, else {DEFAULT_URL}."
+    "The cluster, kafka://host:port[,host:port...]; or the source of a tenant's cluster, pok+lookup:// or pok+map://. "
+    f"Default: the profile's, otherwise {DEFAULT_URL}."
 )
 KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
 OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
 DEBUG_HELP: Final = "Show tracebacks and the log."
-PROFILE_HELP: Final = "Which profile of the configuration says what these options do not."
+PROFILE_HELP: Final = "The profile of the configuration with the defaults of these options."
 INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who do not trust one another."
 
 
@@ -55,7 +55,7 @@ class Settings:
     debug: bool = False
     instance: str = ""
     tenant: str = ""
-    """Whose cluster is meant where `url` is a map of tenants; '' where the command is about none."""
+    """The tenant whose cluster is used where `url` is a map of tenants; '' for a command without a tenant."""
 
     @property
     def json(self) -> bool:
@@ -80,8 +80,8 @@ class Settings:
         """The URL of the cluster; of the one that has the tenant, where `url` is a map of tenants.
 
         Raises:
-            typer.BadParameter: the command is about no tenant, or the URL is none.
-            LookupFailed: nobody tells where the tenant is.
+            typer.BadParameter: the command has no tenant, or the URL is invalid.
+            LookupFailed: no source returns the tenant's place.
         """
         if not self.follows_tenants:
             return self.url
@@ -96,7 +96,7 @@ class Settings:
             raise typer.BadParameter(f"expected pok+lookup:// or pok+map://, got {self.url}", param_hint="--url")
         if not self.tenant:
             raise typer.BadParameter(
-                f"{self.url} tells a tenant's cluster, and this command is about none: name the cluster, kafka://...",
+                f"{self.url} is a map of tenants, and this command has no tenant: name the cluster, kafka://...",
                 param_hint="--url",
             )
         try:
@@ -124,8 +124,8 @@ class Settings:
 
 
 class KafkaConfig(Mapping[str, str]):
-    """Options of librdkafka: those of a profile, which are asked for when the first is wanted (a command may tell a
-    secret), and those that were said, which win. Raises what `ask` does then."""
+    """Options of librdkafka: those of a profile, which are read when the first is needed (a command may return a
+    secret), and the given ones, which take precedence. Raises the errors of `ask` then."""
 
     def __init__(self, ask: Callable[[], Mapping[str, str]], said: Mapping[str, str]) -> None:
         self._ask = ask
@@ -148,9 +148,9 @@ class KafkaConfig(Mapping[str, str]):
 
 
 def tenant_of(given: Mapping[str, object]) -> str:
-    """The tenant that a command's arguments are about; '' where they name neither a topic nor a namespace.
+    """The tenant in a command's arguments; '' where they name neither a topic nor a namespace.
 
-    A tenant by itself is what the cluster with the map of tenants is asked about.
+    Commands about a tenant by itself use the cluster with the map of tenants.
     """
     for name in ("topic", "where", "namespace"):
         words = given.get(name)
@@ -159,13 +159,13 @@ def tenant_of(given: Mapping[str, object]) -> str:
             try:
                 return words.partition("/")[0] if is_namespace else TopicName.parse(words).tenant
             except InvalidTopicName:
-                return ""  # the command says what is wrong with it
+                return ""  # the command reports the error
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was said of the settings, before or after the noun; None for what was not."""
+    """The given settings, before or after the noun; None for the others."""
 
     url: str | None = None
     kafka_config: Sequence[str] = field(default=(), repr=False)
@@ -183,7 +183,7 @@ class Given:
         instance: str | None = None,
         profile: str | None = None,
     ) -> Given:
-        """The same with what was said later, which wins; options of `kafka_config` are added one by one."""
+        """The settings with later ones, which take precedence; options of `kafka_config` are added one by one."""
         return Given(
             url if url is not None else self.url,
             (*self.kafka_config, *(kafka_config or ())),
@@ -194,11 +194,12 @@ class Given:
         )
 
     def settings(self, *, ask: bool = True) -> Settings:
-        """What was said, then what the profile says, then the defaults. `ask` False: no command of the profile is run.
+        """The given settings, then those of the profile, then the defaults. `ask` False: no command of the profile is
+        run.
 
         Raises:
             typer.BadParameter: `read_kafka_config`; no instance can have this name.
-            InvalidOption: the profile is not there, or says what cannot be.
+            InvalidOption: the profile does not exist, or is invalid.
         """
         profile = chosen_profile(self.profile)
         instance, output, said = self.instance, self.output, read_kafka_config(self.kafka_config)

@@ -23,7 +23,8 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 
 DEFAULT_MAX_TOPICS: Final = 200
-"""Of a pattern: each is a membership in a Kafka group, which takes 5 threads and 8 open files."""
+"""The default limit of a pattern's topics: each is a membership in a Kafka group, which takes 5 threads and 8 open
+files."""
 
 STAND_IN_VARIABLE: Final = "POK_STAND_IN"
 LOOKUP_SCHEME: Final = "pok+lookup://"
@@ -33,7 +34,7 @@ _FILES: Final = {
     "tls_certificate_file_path": "ssl.certificate.location",
     "tls_private_key_file_path": "ssl.key.location",
 }
-"""Official arguments, and the options of librdkafka that a profile may say in their place."""
+"""Official arguments, and the librdkafka options that a profile may have in their place."""
 _YES: Final = frozenset({"", "1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 
@@ -77,13 +78,15 @@ class ClientOptions(_Official):
     profile: str | None = None
 
     def check(self) -> None:
-        """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
+        """Raises the errors of `Client.__init__`, except for the security options (`kafka_settings`)."""
         check_table(self)
         if self.service_url is None and self.profile is None:
             raise ValueError("Client needs a service_url, or a profile")
         if not isinstance(self.service_url, str | None):
             if self.profile is not None:
-                raise ValueError("Argument profile is not supported when service_url is a provider, which says it all")
+                raise ValueError(
+                    "Argument profile is not supported when service_url is a provider, which has all settings"
+                )
             for name in ("authentication", "tls_trust_certs_file_path"):
                 if getattr(self, name) is not None:
                     raise ValueError(
@@ -102,7 +105,7 @@ class ClientOptions(_Official):
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
 
     def profiled(self) -> ClientOptions:
-        """These options with what the profile says and they do not. Raises InvalidConfiguration."""
+        """These options with the profile's values for missing ones. Raises InvalidConfiguration."""
         if self.profile is None:
             return self
         from pulsar_on_kafka.client.connection.profiles import Profiles  # only here: most programs have none
@@ -153,7 +156,7 @@ class ClientOptions(_Official):
             raise ValueError(str(refused)) from refused
 
     def check_without_cluster(self) -> None:
-        """What `kafka_settings` checks, before it is known which cluster it will be."""
+        """The checks of `kafka_settings`, before the cluster is known."""
         self.at("kafka://unknown:9092").kafka_settings()
 
     def service_info(self) -> ServiceInfo:
@@ -162,15 +165,16 @@ class ClientOptions(_Official):
     @property
     def url(self) -> str:
         """The service URL, where no provider gives it."""
-        assert isinstance(self.service_url, str)  # noqa: S101 - whoever has a provider asks that
+        assert isinstance(self.service_url, str)  # noqa: S101 - options with a provider use the provider's
         return self.service_url
 
     def kafka_settings(self) -> KafkaSettings:
-        """How every librdkafka handle of the client is made.
+        """Settings of every librdkafka handle of the client.
 
         Raises:
             ValueError: the URL or a security option is wrong.
-            InvalidConfiguration: `kafka_config` sets what is not the user's to set, or certificates come without TLS.
+            InvalidConfiguration: `kafka_config` sets an option that users may not set, or certificates come without
+                TLS.
         """
         security = ConnectionSecurity(
             self.authentication,

@@ -31,7 +31,7 @@ class ListenerThreads:
         self._lock = threading.Lock()
 
     def task(self, step: Callable[[], bool]) -> ListenerTask:
-        """A task for `step`, which handles one thing and says whether there was one."""
+        """A task for `step`, which handles one item and returns whether there was one."""
         with self._lock:
             self._next += 1
             return ListenerTask(step, self._workers[self._next % len(self._workers)])

@@ -1,4 +1,4 @@
-"""Where the user's profiles are.
+"""The place of the user's profiles.
 
 Apart from `profiles`, whose library takes as long to load as a shell may take to complete a word: most users have no
 such file.

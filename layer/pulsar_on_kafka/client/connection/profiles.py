@@ -2,15 +2,12 @@
 
     default = "local"
 
-    [profiles.local]
-    url = "kafka://localhost:9092"
+    [profiles.local] url = "kafka://localhost:9092"
 
-    [profiles.prod]
-    url = "kafka+ssl://kafka.example.com:9093"
-    tls = { ca_file = "/etc/ssl/kafka-ca.pem" }
-    sasl = { mechanism = "SCRAM-SHA-512", username = "billing", password = { command = ["pass", "kafka/billing"] } }
+    [profiles.prod] url = "kafka+ssl://kafka.example.com:9093" tls = { ca_file = "/etc/ssl/kafka-ca.pem" } sasl = {
+    mechanism = "SCRAM-SHA-512", username = "billing", password = { command = ["pass", "kafka/billing"] } }
 
-The file is read when somebody names a profile, and by every command of `pok`.
+The file is read when a program names a profile, and by every command of `pok`.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from pulsar_on_kafka.client.connection.profile_file import profile_file
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 COMMAND_TIMEOUT_S: Final = 60
-"""How long a command may take that tells a secret: it may ask a person."""
+"""The time-out of a command that returns a secret: it may prompt the user."""
 MASK: Final = "***"
 
 _SECRET: Final = re.compile(r"password|secret|token|jaas|credential|\.pem$", re.IGNORECASE)
@@ -72,7 +69,7 @@ class Sasl(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Profile(msgspec.Struct, forbid_unknown_fields=True):
-    """What may stand in a profile. `output` is for the command line alone."""
+    """The content of a profile. `output` is for the command line alone."""
 
     url: str = ""
     instance: str | None = None
@@ -152,7 +149,7 @@ class Profiles:
 
 
 class ResolvedProfile:
-    """A profile with its texts from elsewhere. Secrets are asked for when the options are, and never shown."""
+    """A profile with its texts from elsewhere. Secrets are read with the options, and never shown."""
 
     def __init__(self, profile: Profile, place: str) -> None:
         self._profile = profile
@@ -160,7 +157,7 @@ class ResolvedProfile:
 
     @property
     def url(self) -> str:
-        """Where the cluster is; '' when the profile does not say."""
+        """The URL of the cluster; '' when the profile has none."""
         return self._text(self._profile.url, "url")
 
     @property
@@ -175,7 +172,7 @@ class ResolvedProfile:
         """Options of librdkafka. `login` False leaves the profile's out; `ask` False runs no command.
 
         Raises:
-            InvalidOption: a secret is not to be had, or an option is not the user's to set; names file and key.
+            InvalidOption: a secret cannot be read, or users may not set an option; names file and key.
         """
         options = self._security(login, ask)
         for name, value in self._profile.kafka.items():
@@ -220,7 +217,7 @@ class ResolvedProfile:
         return _VARIABLE.sub(lambda found: _variable(found[1], place), value)
 
     def shown(self) -> dict[str, object]:
-        """What the profile says, by key, with `***` for secrets, and where those come from that are elsewhere."""
+        """The profile's content, by key, with `***` for secrets, and the sources of external ones."""
         profile, shown = self._profile, dict[str, object]()
         for key, value in (("url", profile.url), ("instance", profile.instance), ("output", profile.output)):
             if value:
@@ -248,7 +245,7 @@ def _variable(name: str, place: str) -> str:
 
 
 def _printed(command: list[str], place: str) -> str:
-    """What a command prints, without the last line's end. What it says on standard error goes there."""
+    """The output of a command, without the last line's end. Its standard error is passed through."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_TIMEOUT_S, check=True)
     except (OSError, ValueError, subprocess.SubprocessError) as failed:

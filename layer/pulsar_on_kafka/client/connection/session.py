@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _User = TypeVar("_User")
 
 DISCOVERY_S: Final = 5.0
-"""How long new partitions go unused. The official client looks once a minute."""
+"""The interval at which new partitions are discovered. The official client's is a minute."""
 POLICIES_S: Final = 1.0
 """A producer follows a changed policy after two looks at the latest."""
 
@@ -42,14 +42,14 @@ class Grows(Protocol):
 
 
 class FollowsPolicies(Protocol):
-    """A producer that hears of its topic's policies."""
+    """A producer that receives its topic's policies."""
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
         """Raises LayerError: not possible now; called again."""
 
 
 class FollowsTopic(Grows, FollowsPolicies, Protocol):
-    """A session tells this of a producer's topic."""
+    """A producer that receives changes of its topic from the session."""
 
 
 class OpenProducer(Protocol):
@@ -77,7 +77,7 @@ class OpenReader(Grows, Protocol):
 
 
 class TopicWatch(Generic[_User]):
-    """The watch has its users told every `every_s` seconds, from the first one on. Thread-safe.
+    """Calls its users every `every_s` seconds, from the first one on. Thread-safe.
 
     Memory: an entry for each user of a topic while the client holds it.
     """
@@ -195,7 +195,7 @@ class Session:
         return None if self._metrics_server is None else self._metrics_server.port
 
     def producer_opened(self, producer: OpenProducer, sender: FollowsTopic, topic: Topic) -> None:
-        """`sender`: hears of what becomes of the topic, as long as the producer is held."""
+        """`sender`: receives changes of the topic, as long as the producer is held."""
         self._producers.add(producer)
         self._discover(topic, sender)
         self._policies.watch(topic, sender)
@@ -226,7 +226,8 @@ class Session:
         return producers + consumers + [reader.stats_line() for reader in list(self._readers)]
 
     def _discover(self, topic: Topic, user: Grows) -> None:
-        """Have it told when the topic gets partitions; those without do not. Consumers learn it from their group."""
+        """Watches the topic for new partitions; topics without partitions have none. Consumers get them from their
+        group."""
         if topic.partitioned:
             self._discovery.watch(topic, user)
 
@@ -239,7 +240,7 @@ class Session:
                 if name not in counts:
                     counts[name] = self.node().topics.partitions_now(topic, deadline)
                 user.grow(counts[name], deadline)
-            except errors.LayerError as failure:  # its own calls tell the user
+            except errors.LayerError as failure:  # calls of the user report the error
                 _log.info("topic=%s new partitions not seen: %s", topic.name, failure)
 
     def _tell_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:

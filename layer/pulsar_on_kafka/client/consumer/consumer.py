@@ -65,7 +65,7 @@ MessageListener = Callable[["Consumer", Message], None]
 
 
 MIN_ACK_TIMEOUT_MS: Final = 10_000
-"""As the official client has it."""
+"""The official client's minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +180,16 @@ class Consumer(Receiving["Consumer"]):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where its messages arrive. Ours, for consumers of several topics."""
+        """The inbox of its messages. Not in the official client, for consumers of several topics."""
         return self._endpoint
 
     def endpoints(self) -> list[Endpoint]:
-        """Where messages arrive, one for each topic. Ours, for clients that follow a map of tenants."""
+        """The inboxes of messages, one for each topic. Not in the official client, for clients that follow a map of
+        tenants."""
         return [self._endpoint]
 
     def layouts(self) -> list[LedgerLayout]:
-        """What its messages' ids are made with. Ours, for clients that follow a map of tenants."""
+        """The layouts of its messages' ids. Not in the official client, for clients that follow a map of tenants."""
         return [self._member.slot(self._subscription.partition or 0).layout]
 
     def stats_lines(self) -> list[StatsLine]:
@@ -202,10 +203,11 @@ class Consumer(Receiving["Consumer"]):
     def acknowledge(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """Acknowledge one message. It is durable within `ack_persist_interval_ms`; with `wait` when this returns.
+        """Acknowledges one message. It is durable within `ack_persist_interval_ms`; with `wait` when this returns.
 
-        With `txn` the transaction holds it, durably, when this returns: nobody else gets it, it is acknowledged when
-        the transaction is committed, and delivered again when that is aborted. Ours, after Java's `acknowledgeAsync`.
+        With `txn` the transaction holds it, durably, when this returns: no other consumer gets it, it is acknowledged
+        when the transaction is committed, and redelivered when that is aborted. Not in the official client, after
+        Java's `acknowledgeAsync`.
 
         Raises:
             AlreadyClosed: the consumer was closed.
@@ -281,10 +283,10 @@ class Consumer(Receiving["Consumer"]):
         )
 
     def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
-        """Have this message delivered again after the negative-ack delay.
+        """Requests redelivery of this message after the negative-ack delay.
 
-        On Exclusive and Failover everything unacknowledged comes again then, as with the official client. On a closed
-        consumer this does nothing: what it left comes again anyway.
+        On Exclusive and Failover all unacknowledged messages are redelivered then, as with the official client. On a
+        closed consumer this does nothing: its unacknowledged messages are redelivered anyway.
         """
         if native(message) is not None and not isinstance(message, NativeMessageId):
             raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
@@ -298,20 +300,21 @@ class Consumer(Receiving["Consumer"]):
         self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
+        """Sends a copy of this message that is delivered after `delay_ms` (0 to ten years), and acknowledges the
+        message.
 
         For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
-        between the two leaves both. `properties` are added to the copy's, which carries what
-        `client.consumer.letters` says. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
+        between the two leaves both. `properties` are added to the copy's (see `client.consumer.dead_letters`). Not in
+        the official client; source: Java's `Consumer.reconsumeLater`.
 
-        Differs from Pulsar: the message is not delivered again by itself when this fails.
+        Differs from Pulsar: the message is not redelivered by itself when this fails.
 
         Raises:
             InvalidConfiguration: the consumer was made without `retry_enable`, or the delay is out of range.
             TypeError: not a message.
             OperationNotSupported: a message of another topic.
             InvalidMessage: its property RECONSUMETIMES is no number.
-            Timeout, AlreadyClosed and others: as `Producer.send`; the message stays unacknowledged.
+            Timeout, AlreadyClosed and others: see `Producer.send`; the message stays unacknowledged.
         """
         self._check_open()
         raise InvalidConfiguration(
@@ -319,7 +322,7 @@ class Consumer(Receiving["Consumer"]):
         )
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything that this consumer has not acknowledged delivered again, now. Nothing on a closed one."""
+        """Requests redelivery of all unacknowledged messages of this consumer, now. Does nothing on a closed one."""
         if not self._closed and not self._transient:
             self._member.redeliver_unacknowledged(self._endpoint)
 
@@ -375,7 +378,8 @@ class Consumer(Receiving["Consumer"]):
             self._member.take_in(deadline)
 
     def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
-        """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
+        """Waits for partitions that the topic got since this consumer was created: it takes some seconds until they
+        have an owner."""
         new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
         if new:
             wait_until(lambda: self._closed or new.issubset(self._member.owned_partitions()), deadline)
@@ -384,12 +388,12 @@ class Consumer(Receiving["Consumer"]):
     def get_last_message_id(self) -> ReceivedId:
         """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
 
-        Markers and what transactions hold back or aborted are left out (see `TopicPositions.last_message`).
+        Markers and messages of open or aborted transactions are excluded (see `TopicPositions.last_message`).
 
         Raises:
             OperationNotSupported: on a partitioned topic, as officially.
             UnknownError: on a non-persistent topic, as officially.
-            NotConnected: the consumer is closed, as officially (other calls say AlreadyClosed).
+            NotConnected: the consumer is closed, as officially (other calls raise AlreadyClosed).
         """
         if self._closed:
             raise NotConnected("get_last_message_id: the consumer is closed")

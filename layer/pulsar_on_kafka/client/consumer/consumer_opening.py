@@ -66,7 +66,7 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
         opened = node.topics.open(name, deadline)
         letters = None
-        if options.dead_letter_policy is not None and name.is_persistent:  # elsewhere nothing comes again
+        if options.dead_letter_policy is not None and name.is_persistent:  # no redelivery elsewhere
             if options.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
                 dead = options.dead_letter_policy.dead_letter_topic
                 what = f"dead letters of subscription {options.subscription_name!r}"
@@ -160,7 +160,7 @@ class NamespacePattern:
     """The pattern matches the names of one namespace's topics with a regular expression."""
 
     name: TopicName
-    """The pattern read as a topic's name; it tells the namespace, which therefore has to be written out."""
+    """The pattern read as a topic's name; it contains the namespace, which therefore has to be written out."""
     expression: re.Pattern[str]
     """Matches a whole name without its domain: `tenant/namespace/topic`."""
     mode: RegexSubscriptionMode
@@ -170,7 +170,7 @@ class NamespacePattern:
         """Source: the official client, which leaves the domain out on both sides: `mode` chooses that.
 
         Raises:
-            InvalidTopicName: the pattern does not read as a topic's name (its namespace is a pattern as well, say).
+            InvalidTopicName: the pattern is no topic's name (its namespace is a pattern as well, for example).
         """
         _, separator, rest = pattern.pattern.partition("://")
         expression = rest if separator else pattern.pattern
@@ -181,7 +181,7 @@ class NamespacePattern:
         return self.name.namespace_name
 
     def matching(self, topics: Iterable[str]) -> list[str]:
-        """Those of these full names (without partitions' suffixes) that the pattern takes."""
+        """The names that match the pattern, of these full names (without partitions' suffixes)."""
         return [
             str(name)
             for name in map(TopicName.parse, topics)
@@ -281,7 +281,7 @@ class _PatternWatch:
         self._began_ms = 0
         self._refused = 0
         self._lives: dict[str, int] = {}
-        """When the topics that are open were made: one of that name may be gone and made again."""
+        """The incarnations of the open topics: one of that name may be deleted and recreated."""
         consumer.before_close = self.end
 
     def begin(self, period_s: float) -> None:
@@ -309,7 +309,7 @@ class _PatternWatch:
         self._session.scheduler.cancel(self.look)
 
     def look(self) -> None:
-        """Bring the consumer's topics up to date. One topic that cannot be opened keeps nobody from the others."""
+        """Brings the consumer's topics up to date. A topic that cannot be opened does not affect the others."""
         matching = self._matching()
         opened = set(self._consumer.topics())
         have = {name for name in opened & matching.keys() if self._lives.get(name) == matching[name].created_ms}

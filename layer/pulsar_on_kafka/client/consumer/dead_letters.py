@@ -1,6 +1,6 @@
-"""Dead letters are copies of messages that were delivered often enough, for somebody to look at; retry letters are
-copies of messages that an application wants to see again later, ours beyond the official client. They keep the
-encryption, the schema version and the origin of their messages; that what is encrypted stays so is ours as well."""
+"""Dead letters are copies of messages that exceeded their delivery count, for inspection. Retry letters are copies of
+messages that an application requests again later, which the official client does not have. Both keep the encryption,
+the schema version and the origin of their messages; the official client does not keep the encryption."""
 
 from __future__ import annotations
 
@@ -142,17 +142,16 @@ class LetterProducers:
             ).compacted
 
     def _version(self, message: Message, topic: str) -> list[tuple[str, bytes]]:
-        """The header that names the schema which a message's payload was written with, registered in the letters'
-        topic; none for one that was sent without a schema, or with one that is not to be had (which is logged).
+        """The header that names the schema of a message's payload, registered in the letters' topic; none for one that
+        was sent without a schema, or with an unreadable one (which is logged).
 
         Source: ConsumerImpl.processPossibleToDLQ and doReconsumeLater of Java's client, whose copies carry the reader
         schema of each message. Differs from Pulsar: the C++ and Python clients' copies carry the consumer's own schema,
-        whatever wrote them. Schemas are registered in the order in which copies come, unjudged: they were judged where
-        the messages were sent, and where a copy is refused (as by Java's client) its message is delivered again for
-        ever.
+        whatever wrote them. Schemas are registered in the order of the copies, without a check: they were checked where
+        the messages were sent, and where a copy is refused (as by Java's client) its message is redelivered for ever.
 
         Raises:
-            LayerError: Kafka did not say in time; the copy is to be made again.
+            LayerError: Kafka did not reply in time; the copy must be made again.
         """
         written = message.written_with()
         if written is None:
@@ -211,10 +210,10 @@ def java_text(message_id: NativeMessageId) -> str:
 
 
 class LetterSealing:
-    """Sealing keeps a copy readable for those who could read its message, and for nobody else.
+    """Keeps a copy readable for exactly the consumers that could read its message.
 
-    What the consumer decrypted is encrypted again with the data key that came with it, so no public key is needed; what
-    it could not decrypt is copied as it is. What was in clear stays so. Thread-safe.
+    A payload that the consumer decrypted is encrypted again with its own data key, so no public key is needed; one that
+    it could not decrypt is copied unchanged. A clear payload stays so. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -222,7 +221,7 @@ class LetterSealing:
 
     @contextmanager
     def like(self, message: Message, *headers: tuple[str, bytes]) -> Iterator[None]:
-        """What this thread sends in here is a copy of `message`, and has these headers besides."""
+        """Marks the sends of this thread in the block as copies of `message`, with these additional headers."""
         self._copied.message = message
         self._copied.headers = headers
         try:
@@ -248,7 +247,7 @@ class LetterSealing:
         return produce_sealed
 
     def overhead_bytes(self) -> int:
-        """Of the copy that this thread makes now."""
+        """The overhead of the copy that this thread makes now."""
         message = getattr(self._copied, "message", None)
         headers = [] if message is None else headers_of(message.record) or []
         sealed = sum(TAG_BYTES + len(name) + len(value or b"") for name, value in headers if name == ENCRYPTION)
@@ -325,7 +324,7 @@ class DeadLetterWriter:
         `MAX_REFUSED`. A letter that is forgotten here is tried again."""
 
     def take_refused(self, letter_topic: str, offset: int) -> bool:
-        """Whether the letter of the message at an offset was refused for good since this was asked."""
+        """Whether the letter of the message at an offset was refused permanently since the last call."""
         try:
             del self._refused[letter_topic, offset]
         except KeyError:
@@ -383,7 +382,7 @@ class DeadLetterWriter:
             self._not_stored(letter, kept, result, final=result in _FINAL_RESULTS)
 
         delivered = (DELIVERIES, b"%d" % letter.redelivery_count())
-        properties = self._origin(letter) | letter.properties()  # what it says of its origin itself counts
+        properties = self._origin(letter) | letter.properties()  # the letter's own origin takes precedence
         initial_subscription = self._policy.getInitialSubscriptionName()
         with self._producers.copying(letter, topic, initial_subscription, properties, delivered) as (producer, plain):
             producer.send_async(
@@ -410,7 +409,7 @@ MAX_DELAY_MS: Final = 10 * 365 * 86_400_000
 
 
 def check_retry(message: object, delay_ms: object, properties: dict[str, str] | None) -> None:
-    """Raises what `Consumer.reconsume_later` says of its arguments."""
+    """Raises the errors of `Consumer.reconsume_later` about its arguments."""
     if not isinstance(message, Message):
         raise TypeError(f"reconsume_later takes a message, got {type(message).__name__}: {message!r:.60}")
     check_type(int, "delay_ms", delay_ms)
@@ -445,7 +444,7 @@ class RetryTopics:
     def letter(
         self, properties: Mapping[str, str], origin: Mapping[str, str], delay_ms: int, extra: Mapping[str, str]
     ) -> Letter:
-        """What becomes of a message with these properties and this origin. A letter of a letter keeps its origin.
+        """The letter for a message with these properties and this origin. A letter of a letter keeps its origin.
 
         Raises:
             InvalidMessage: its property RECONSUMETIMES is no number.

@@ -30,7 +30,7 @@ class MergedInbox:
     def __init__(self, name: str, queue_size: int, max_total: int, *, topics_come_and_go: bool = False) -> None:
         """`queue_size`: messages per topic at most; `max_total`: of all topics together. Both are 1 or more.
 
-        `topics_come_and_go`: somebody looks for topics now and then, so one that is gone is no failure.
+        `topics_come_and_go`: topics are discovered regularly, so a deleted one is no failure.
         """
         self.name = name
         self._topics_come_and_go = topics_come_and_go
@@ -50,7 +50,7 @@ class MergedInbox:
         self._changed = threading.Condition()
 
     def share(self, topics: int) -> int:
-        """How many messages each of so many topics may hold."""
+        """The number of messages that each of this many topics may hold."""
         return max(1, min(self.capacity, self._max_total // max(1, topics)))
 
     def add(self, endpoint: Endpoint) -> None:

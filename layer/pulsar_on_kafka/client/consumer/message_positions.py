@@ -21,8 +21,8 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import Seek
 
 
 class Places:
-    """The places of one consumer's messages are computed from their ids, or asked of Kafka. Thread-safe. Asking Kafka
-    takes `timeout_s` at most; the official exceptions are raised."""
+    """The places of one consumer's messages are computed from their ids, or requested from Kafka. Thread-safe. A
+    request to Kafka takes `timeout_s` at most; the official exceptions are raised."""
 
     def __init__(self, node: Node, subscription: Subscription, member: SubscriptionMember, timeout_s: float) -> None:
         self._node = node
@@ -82,7 +82,8 @@ class Places:
         return (index, size) if size else None
 
     def first_chunk(self, message: object, slot: PartitionAcks) -> int | None:
-        """Where the message of an id begins, if it came in chunks. Of a message the owner of its partition knows."""
+        """The beginning of an id's message, if it was sent in chunks. The owner of its partition knows it for a
+        received message."""
         message_id = native(message)
         first = None if message_id is None else message_id.first_chunk()
         if first is None:
@@ -96,7 +97,7 @@ class Places:
             return self._positions.messages_of_entry(slot.number, offset, Deadline.after(self._timeout_s))
 
     def seek_targets(self, target: object, deadline: Deadline, *, inclusive: bool) -> Mapping[int, Seek]:
-        """Where each partition goes on after a seek to an id or a time; `inclusive`: with the id's own message."""
+        """The new position of each partition for a seek to an id or a time; `inclusive`: with the id's own message."""
         topic, only = self._topic, self._only
         partitions = range(self._partitions_now(deadline)) if only is None else (only,)
         admin = self._node.admin

@@ -69,7 +69,7 @@ class MultiTopicsConsumer(Consumer):
         self._on_close = session.consumer_closed
         self._retry_letters = retry_letters
         self._consumers: dict[str, Consumer] = {}
-        """By the topic's full name."""
+        """Consumers by the topic's full name."""
         self._by_endpoint: dict[Endpoint, Consumer] = {}
         self._of_gone_topics: WeakSet[Endpoint] = WeakSet()
         self._lock = RLock()
@@ -83,7 +83,7 @@ class MultiTopicsConsumer(Consumer):
         return [layout for consumer in self._current() for layout in consumer.layouts()]
 
     def stats_lines(self) -> list[StatsLine]:
-        """None of its own: its consumers tell."""
+        """No lines of its own: its consumers have them."""
         return []
 
     def start(self) -> None:
@@ -139,7 +139,8 @@ class MultiTopicsConsumer(Consumer):
             return list(self._consumers.values())
 
     def _one(self, message: object, wish: str) -> Consumer:
-        """The consumer of its topic. Raises OperationNotSupported: it does not say that, or says another one."""
+        """The consumer of the message's topic. Raises OperationNotSupported: the id does not name its topic, or names
+        another one."""
         self._check_open()
         if type(message) is ParsedMessage:
             message = message.message_id()
@@ -155,7 +156,7 @@ class MultiTopicsConsumer(Consumer):
             topic = message_id.topic_of_message()
         found = self._consumers.get(topic) or self._consumers.get(_base_name(topic))
         if found is None:
-            named = f"its topic {topic} is not one of them" if topic else "it does not say of which topic it is"
+            named = f"its topic {topic} is not one of them" if topic else "it does not name its topic"
             raise OperationNotSupported(f"{wish} on a consumer of several topics: {named}")
         return found
 
@@ -176,11 +177,11 @@ class MultiTopicsConsumer(Consumer):
         txn: Transaction | None = None,
         wait: bool = False,
     ) -> None:
-        """Acknowledge the message with the consumer of its topic.
+        """Acknowledges the message with the consumer of its topic.
 
         Raises:
-            OperationNotSupported: an id that does not say its topic (`message.message_id()` does, and
-                `MessageId.deserialize` when it is told), or says another one.
+            OperationNotSupported: an id that does not name its topic (`message.message_id()` does, and
+                `MessageId.deserialize` with a given topic), or names another one.
         """
         if (consumer := self._concerned(message, "acknowledge")) is not None:
             consumer.acknowledge(message, txn=txn, wait=wait)
@@ -210,8 +211,8 @@ class MultiTopicsConsumer(Consumer):
         return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging_cumulative(message, txn)
 
     def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
-        """Have the consumer of its topic deliver the message again. Raises OperationNotSupported as `acknowledge` does;
-        does nothing on a closed consumer."""
+        """Requests redelivery from the consumer of its topic. Raises OperationNotSupported as `acknowledge` does; does
+        nothing on a closed consumer."""
         if not self._closed and (consumer := self._concerned(message, "negative_acknowledge")) is not None:
             consumer.negative_acknowledge(message)
 
@@ -236,10 +237,10 @@ class MultiTopicsConsumer(Consumer):
     # Positions ----------------------------------------------------------------------------------------------------
 
     def seek(self, messageid: NativeMessageId | MessageId | Any) -> None:
-        """Every topic to earliest, latest or a time; or the topic that an id names to that id.
+        """Seeks every topic to earliest, latest or a time; or the topic that an id names to that id.
 
         Raises:
-            OperationNotSupported: an id that does not say its topic, or says another one.
+            OperationNotSupported: an id that does not name its topic, or names another one.
         """
         self._check_open()
         message_id = native(messageid)

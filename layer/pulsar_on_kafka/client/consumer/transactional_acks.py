@@ -41,7 +41,7 @@ def cumulative(offset: int, place: tuple[int, int] | None) -> TxnAck:
 
 
 class AckUnderWay:
-    """An acknowledgement that a transaction was asked to hold: an operation of it until this is answered or given up.
+    """A requested acknowledgement in a transaction: an operation of the transaction until it is answered or given up.
 
     As many as a program likes may be under way at once, from one thread or several: those of one partition that wait
     while records are being appended go in the next append together.
@@ -57,7 +57,7 @@ class AckUnderWay:
         answer.add_done_callback(self._answered)
 
     def wait(self) -> None:
-        """Return when the transaction holds it, durably. Raises as `begin_acknowledging` says."""
+        """Returns when the transaction durably holds it. Raises the errors of `begin_acknowledging`."""
         with pulsar_errors():
             try:
                 outcome(self.answer, self.deadline, "the acknowledgement in a transaction")
@@ -66,12 +66,12 @@ class AckUnderWay:
                 raise
 
     def give_up(self, reason: Exception) -> None:
-        """Nobody waits for it any more: the transaction can only be aborted then."""
+        """Ends the wait: the transaction can only be aborted then."""
         self._end(reason)
         self.answer.cancel()
 
     def _answered(self, answer: Future[None]) -> None:
-        self._end(CancelledError("nobody waited for it") if answer.cancelled() else answer.exception())
+        self._end(CancelledError("no caller waited for it") if answer.cancelled() else answer.exception())
 
     def _end(self, reason: BaseException | None) -> None:
         with self._lock:
@@ -81,7 +81,7 @@ class AckUnderWay:
 
 
 def nothing_to_acknowledge() -> AckUnderWay:
-    """One that is answered, and no transaction's."""
+    """An answered acknowledgement, without a transaction."""
     answer: Future[None] = Future()
     answer.set_result(None)
     return AckUnderWay(answer, Deadline.never(), lambda reason: None)
@@ -100,8 +100,8 @@ def begin_acknowledging(
     deadline: Deadline,
     cluster_id: str,
 ) -> AckUnderWay:
-    """Have the transaction hold this, durably; the answer is to be waited for. The first one of a transaction on
-    a subscription waits here for the coordinator.
+    """Requests that the transaction holds this durably; the caller waits for the reply. The first one of a transaction
+    on a subscription waits here for the coordinator.
 
     Raises:
         TypeError: `txn` is no transaction.
@@ -109,8 +109,8 @@ def begin_acknowledging(
         InvalidTxnStatusError: it is not open. All others make it fail: it can only be aborted then.
         TransactionConflict: some of it is acknowledged already, or another transaction holds it.
         TransactionNotFound: it has ended meanwhile.
-        NotConnected: another process owns the partition now (Exclusive; elsewhere its owner is asked).
-        Timeout: no answer within `deadline`.
+        NotConnected: another process owns the partition now (Exclusive; elsewhere its owner gets the request).
+        Timeout: no reply within `deadline`.
     """
     of_type(Transaction, "txn", txn)
     txn.check_cluster(cluster_id, f"subscription {subscription.name} of {subscription.topic.name}")

@@ -44,7 +44,7 @@ from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTI
 
 
 class Sends(Protocol):
-    """What a producer stands for: the `Sender` on its cluster, or one that goes from cluster to cluster."""
+    """The sender of a producer: the `Sender` on its cluster, or one that moves between clusters."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class Producer(OfOneProcess):
     def __init__(self, sender: Sends, on_close: Callable[[Producer], None]) -> None:
         self.sender = sender
         self._on_close = on_close
-        if type(self).send_async is _SEND_ASYNC:  # nobody has put a method of his own there
+        if type(self).send_async is _SEND_ASYNC:  # the method is not overridden
             # The way of messages was chosen when this was opened: by the method below each would cost one more call.
             self.send_async = sender.send  # type: ignore[method-assign]
 
@@ -114,14 +114,14 @@ class Producer(OfOneProcess):
         *,
         txn: Transaction | None = None,
     ) -> ReceivedId:
-        """Send one message and wait until every in-sync replica has it. Callbacks of messages that were answered before
-        have returned then, unless they take more than a second.
+        """Sends one message and waits until every in-sync replica has it. Callbacks of messages that were answered
+        before have returned then, unless they take more than a second.
 
-        In a transaction (`txn`) nobody sees it before the commit; it goes in a record of its own. The first message of
-        a transaction to a partition waits until the coordinator knows of it.
+        In a transaction (`txn`) it is invisible before the commit, and has a record of its own. The first message of a
+        transaction to a partition waits for its registration with the coordinator.
 
         With `deliver_at` (Unix time in ms) or `deliver_after`, which wins, Shared and Key_Shared subscriptions deliver
-        it then: never earlier, and within 0.1 s when a consumer takes it (Pulsar: within 1 s, perhaps earlier).
+        it then: never earlier, and within 0.1 s when a consumer has room (Pulsar: within 1 s, perhaps earlier).
         Exclusive and Failover subscriptions and readers deliver it at once, as in Pulsar. 0 and times that have passed
         are at once everywhere.
 
@@ -257,8 +257,8 @@ class ProducerOptions(_Official):
             raise ValueError(f"batching_max_messages must be greater than 1, got {self.batching_max_messages}")
 
     def application(self, sealer: Sealer | None = None) -> Application:
-        """What a producer with these options applies with; `sealer` encrypts instead of the key that they name. Raises
-        as `producer_encryption`."""
+        """The application of a producer with these options; `sealer` encrypts instead of the key that they name. Raises
+        the errors of `producer_encryption`."""
         batching = BatchingOptions(
             self.batching_max_messages,
             self.batching_max_allowed_size_in_bytes,
@@ -291,7 +291,8 @@ class ProducerOptions(_Official):
 
 
 def open_producer(options: ProducerOptions, session: Session, sealer: Sealer | None = None) -> Producer:
-    """A producer that was admitted to its topic. `options` are checked. Raises what `Client.create_producer` says."""
+    """A producer that was admitted to its topic. `options` are checked. Raises the errors of
+    `Client.create_producer`."""
     with pulsar_errors():
         wants = options.application(sealer)
         name = TopicName.parse(options.topic)

@@ -76,8 +76,8 @@ class Reader(OfOneProcess):
     """A reader reads every message behind a place, in order, and keeps no trace of it. Thread-safe. Source:
     `pulsar.Reader`.
 
-    Its position is in memory only. It joins no group, so it starts without waiting for one and holds nobody up.
-    Memory: an inbox of `receiver_queue_size` messages, and what its `Tail` says.
+    Its position is in memory only. It joins no group, so it starts without waiting for one and delays no consumer.
+    Memory: an inbox of `receiver_queue_size` messages, and see its `Tail`.
     """
 
     _close_called = False
@@ -92,7 +92,7 @@ class Reader(OfOneProcess):
         options: ReaderOptions,
         starts: dict[int, int],
     ) -> None:
-        """`options` name what the user asked for: `topic`, or one partition of it."""
+        """`options` contain the given `topic`, or one partition of it."""
         self._node = node
         self._name = TopicName.parse(options.topic)
         self._topic = topic
@@ -100,7 +100,8 @@ class Reader(OfOneProcess):
         self._tail = tail
         self._inbox = endpoint
         self.starts = starts
-        """Where it began, or was sought to last, in each partition. Ours, for clients that follow a map of tenants."""
+        """The start, or the last seek, in each partition. Not in the official client, for clients that follow a map of
+        tenants."""
         self._inclusive = options.start_message_id_inclusive
         self._operation_timeout_s = session.operation_timeout_s
         self._listener: ReaderListener | None = None
@@ -112,7 +113,7 @@ class Reader(OfOneProcess):
             self.listen(options.reader_listener)
 
     def listen(self, listener: ReaderListener) -> None:
-        """Have `listener` called with every message from now on. Ours, for table views."""
+        """Registers `listener` for every message from now on. Not in the official client, for table views."""
         self._listener = listener
         self._inbox.expect(1)  # with a queue of size 0 it takes one message at a time
         self._task = self._threads.task(self._listen_once)
@@ -129,11 +130,13 @@ class Reader(OfOneProcess):
 
     @property
     def values(self) -> Values | None:
-        """How payloads become values, where the schema alone does not say. Ours, for table views."""
+        """The decoder of payloads, where the schema alone does not suffice. Not in the official client, for table
+        views."""
         return self._inbox.values
 
     def when_closed(self, told: Callable[[Reader], None]) -> None:
-        """Have `told` called with this reader when it is closed. Ours, for table views."""
+        """Registers `told`, which is called with this reader when it is closed. Not in the official client, for table
+        views."""
         self._on_close.append(told)
 
     def stats_line(self) -> StatsLine:
@@ -168,12 +171,11 @@ class Reader(OfOneProcess):
         return hear(cast("Inbox", self._inbox), self._listener, self)  # its endpoint makes Messages
 
     def has_message_available(self) -> bool:
-        """Whether `read_next` has a message to give without waiting for one to be sent. Exact: what is left of the
-        topic is read first where it may hold nothing for the application. Messages of open transactions are not
-        available.
+        """Whether `read_next` has a message to give without waiting for one to be sent. Exact: the rest of the topic is
+        read first where it may contain no message for the application. Messages of open transactions are not available.
 
         Raises:
-            Timeout: Kafka did not say in time.
+            Timeout: Kafka did not reply in time.
             AlreadyClosed: the reader was closed, also by another thread meanwhile.
             TopicNotFound: the topic was deleted.
             UnknownError: the topic is not persistent, as officially.
@@ -278,8 +280,8 @@ class Reader(OfOneProcess):
 
 
 def open_reader(options: ReaderOptions, session: Session, starts: dict[int, int] | None = None) -> Reader:
-    """A reader that has begun to read; `starts` (offsets by partition) take the place of `start_message_id`. Raises
-    what `Client.create_reader` says."""
+    """A reader that has begun to read; `starts` (offsets by partition) take the place of `start_message_id`. Raises the
+    errors of `Client.create_reader`."""
     with pulsar_errors():
         reader = _begin(session, options, starts)
     session.reader_opened(reader)
@@ -288,7 +290,7 @@ def open_reader(options: ReaderOptions, session: Session, starts: dict[int, int]
 
 def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | None) -> Reader:
     name, start = TopicName.parse(options.topic), options.start
-    if not name.is_persistent:  # only what is sent from now on, wherever one wants to begin
+    if not name.is_persistent:  # only messages sent from now on, whatever start is requested
         if options.is_read_compacted:
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
         start = NativeMessageId.latest

@@ -43,7 +43,7 @@ class TableView(OfOneProcess):
         self._payloads: dict[str, bytes | KeptMessage] = {}
         self._listeners: list[TableCallback] = []
         self._changing = threading.RLock()
-        """Held while a message takes effect, so that a listener's first look and what it hears later fit together."""
+        """Held while a message takes effect, so that a listener's first look and its later messages fit together."""
         self._closed = False
         while table_view.has_message_available():
             self._update(table_view, table_view.read_next())
@@ -64,7 +64,7 @@ class TableView(OfOneProcess):
             try:
                 removed = self._schema.decode(payload) if not payload and self._values is None else None
                 listener(key, self._value(kept) if payload else removed)
-            except Exception:  # the other listeners hear it all the same
+            except Exception:  # the other listeners get it all the same
                 _log.exception("table_view=%s a listener failed", self._topic)
 
     def get(self, key: str) -> Any | None:

@@ -33,11 +33,12 @@ _DATA_URL: Final = "data:application/json;base64,"
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """OAuth 2.0 client credentials find the issuer's token endpoint, and ask it for a token. Source: pulsar-client-cpp,
-    lib/auth/AuthOauth2.cc (well-known configuration, then a form with grant_type, client_id, client_secret, audience
-    and scope).
+    """OAuth 2.0 client credentials find the issuer's token endpoint, and request a token from it. Source:
+    pulsar-client-cpp, lib/auth/AuthOauth2.cc (well-known configuration, then a form with grant_type, client_id,
+    client_secret, audience and scope).
 
-    `key_file` is a path, a `file:` URL or a `data:` URL; without it `client_id` and `client_secret` count."""
+    `key_file` is a path, a `file:` URL or a `data:` URL; without it `client_id` and `client_secret` count.
+    """
 
     issuer_url: str
     key_file: str = field(default="", repr=False)
@@ -47,10 +48,10 @@ class ClientCredentials:
     scope: str = ""
 
     def fetch(self) -> tuple[str, float | None]:
-        """A token, and for how many seconds it is good (None: the issuer does not say).
+        """A token, and its life in seconds (None: the issuer does not return it).
 
         Raises:
-            NoCredentials: the key file cannot be read, or the issuer does not answer with a token.
+            NoCredentials: the key file cannot be read, or the issuer does not return a token.
         """
         client_id, client_secret = self._login()
         issuer = self.issuer_url.rstrip("/")
@@ -133,10 +134,10 @@ class AuthenticationTLS(Authentication):
 
 
 class AuthenticationToken(Authentication):
-    """A token, or a function that gives one; it is asked again when half of the token's life is over.
+    """A token, or a function that returns one; it is called again after half of the token's life.
 
-    How long a JSON Web Token lasts, and whose it is, is read from it; of another token that a function gives ten
-    minutes are assumed.
+    The life and the owner of a JSON Web Token are read from the token; any other token of a function is assumed to last
+    ten minutes.
     """
 
     def __init__(self, token: str | Callable[[], str]) -> None:
@@ -281,7 +282,7 @@ def _issued(credentials: ClientCredentials) -> Token:
 
 
 def _read_token(value: str, lasts_s: float) -> Token:
-    """A token, and what it says of itself when it is a JSON Web Token; `lasts_s` counts where it says nothing."""
+    """A token, with the claims of a JSON Web Token; `lasts_s` is the default life."""
     claims = _claims(value)
     expires = claims.get("exp")
     expires_s = float(expires) if isinstance(expires, (int, float)) else time.time() + lasts_s

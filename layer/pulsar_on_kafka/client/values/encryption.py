@@ -1,4 +1,4 @@
-"""The official encryption options, and what a message says of its encryption."""
+"""The official encryption options, and the encryption context of a message."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pulsar_on_kafka_mapping.records.message_record import CompressionInfo
 
 
 def producer_encryption(encryption_key: str | None, reader: CryptoKeyReader | None) -> Encryptor | None:
-    """What encrypts a producer's messages; None without a key, as officially a reader alone encrypts nothing.
+    """The encryptor of a producer's messages; None without a key, as officially a reader alone encrypts nothing.
 
     Raises:
         ValueError: a wrong type.
         InvalidConfiguration: a key and no reader, or an empty name. Differs from Pulsar, which then sends in clear.
-        CryptoFailed: the public key cannot be had.
+        CryptoFailed: the public key cannot be read.
     """
     check_type_or_none(str, "encryption_key", encryption_key)
     _check_reader(reader)
@@ -33,7 +33,7 @@ def producer_encryption(encryption_key: str | None, reader: CryptoKeyReader | No
 
 
 def consumer_encryption(reader: CryptoKeyReader | None, on_failure: ConsumerCryptoFailureAction) -> RecordDecryptor:
-    """What decrypts a consumer's messages. Raises ValueError for a wrong type."""
+    """The decryptor of a consumer's messages. Raises ValueError for a wrong type."""
     _check_reader(reader)
     check_type(ConsumerCryptoFailureAction, "crypto_failure_action", on_failure)
     return RecordDecryptor(None if reader is None else Decryptor(reader), OnFailure[on_failure.name])
@@ -104,7 +104,7 @@ class EncryptionContext:
         return 0 if self._compression is None else self._compression.uncompressed_bytes
 
     def batch_size(self) -> int:
-        """How many messages the batch has; -1 for a message that was sent alone."""
+        """The number of messages in the batch; -1 for a message that was sent alone."""
         return self._batch_size
 
     def is_decryption_failed(self) -> bool:

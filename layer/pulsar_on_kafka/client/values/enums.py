@@ -60,9 +60,9 @@ class HashingScheme(_Named):
 
     Murmur3_32Hash = 0
     BoostHash = 1
-    """As in clients that were built with Boost 1.81 or later, such as the official Python client 3.13."""
+    """The scheme of clients that were built with Boost 1.81 or later, such as the official Python client 3.13."""
     JavaStringHash = 2
-    """As in Java, for keys of any characters; the C++ client's is the same for ASCII alone."""
+    """The scheme of Java, for keys of any characters; the C++ client's is the same for ASCII alone."""
     Crc32Hash = 3
     """Ours, and the default."""
 
@@ -87,10 +87,10 @@ class RegexSubscriptionMode(_Named):
 
 
 class SubscriptionMode(_Named):
-    """A subscription's mode says whether messages are kept for it. Source: the Java client's `SubscriptionMode`; the
-    official Python client has none."""
+    """A subscription's mode decides whether messages are retained for it. Source: the Java client's `SubscriptionMode`;
+    the official Python client has none."""
 
     Durable = 0
     """The subscription stays, with everything that is not acknowledged."""
     NonDurable = 1
-    """It ends with its last consumer, and nothing is kept for it."""
+    """The subscription ends with its last consumer, and retains no messages."""

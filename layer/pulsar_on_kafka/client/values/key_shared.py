@@ -1,4 +1,4 @@
-"""A Key_Shared policy says how a consumer wants its keys. Source: `pulsar.ConsumerKeySharedPolicy`,
+"""A Key_Shared policy decides the distribution of keys to a consumer. Source: `pulsar.ConsumerKeySharedPolicy`,
 `_pulsar.KeySharedPolicy`."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS
 
 
 class KeySharedPolicy:
-    """The policy has a mode, ranges of hash slots (both ends inclusive), and says whether order may be given up when
-    consumers change."""
+    """The policy has a mode, ranges of hash slots (both ends inclusive), and allows or forbids out-of-order delivery
+    when consumers change."""
 
     def __init__(self) -> None:
         self._mode = KeySharedMode.AutoSplit
@@ -68,10 +68,10 @@ class ConsumerKeySharedPolicy:
         """With AutoSplit the slots are spread over the consumers and `sticky_ranges` have no effect.
 
         Args:
-            allow_out_of_order_delivery: a key moves to its new consumer at once when consumers come or go, also while
-                the former one has messages of it.
-            sticky_ranges: (first, last) slots of 0 to 65,535, both inclusive. All consumers of a subscription share
-                them out; messages of slots that nobody has wait.
+            allow_out_of_order_delivery: a key moves to its new consumer at once when consumers connect or leave, also
+                while the former one has messages of it.
+            sticky_ranges: (first, last) slots of 0 to 65,535, both inclusive. The consumers of a subscription divide
+                them; messages of unassigned slots wait.
 
         Raises:
             ValueError: Sticky without ranges, ranges outside of 0 to 65,535 or overlapping.
@@ -101,7 +101,7 @@ class ConsumerKeySharedPolicy:
 
 
 def key_shared_rule(policy: ConsumerKeySharedPolicy | None) -> KeySharedRule:
-    """What the dispatcher is told; without a policy AutoSplit with keys in order."""
+    """The dispatcher's rule; without a policy AutoSplit with keys in order."""
     if policy is None:
         return KeySharedRule()
     sticky = policy.key_shared_mode is KeySharedMode.Sticky

@@ -1,4 +1,4 @@
-"""`Message`: one message as the application sees it. Everything is worked out when it is asked for."""
+"""One message as the application sees it. All properties are decoded on demand."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Message(Delivery):
             return self._decoded
 
     def _decode(self) -> RecordHeaders:
-        """What cannot be read counts as not said: one odd header of a foreign program spoils no other."""
+        """Unreadable headers count as missing: one odd header of a foreign program spoils no other."""
 
         def left_out(reason: CorruptRecord) -> None:
             _log.warning("message=%s is read without one of its headers: %s", self.message_id(), reason)
@@ -78,7 +78,8 @@ class Message(Delivery):
         return self.record.value()
 
     def written_with(self) -> bytes | None:
-        """What names the schema that it was written with, as it is in the log. Ours, for decoding: every value asks."""
+        """The header that names the schema of its payload. Not in the official client, for decoding: every value needs
+        it."""
         version = None
         for name, value in headers_of(self.record) or ():
             if name == SCHEMA_VERSION:
@@ -129,7 +130,7 @@ class Message(Delivery):
         return self.feed.slot.topic_name
 
     def redelivery_count(self) -> int:
-        """How often it was delivered again; always 0 on Exclusive and Failover subscriptions, as in Pulsar."""
+        """The number of redeliveries; always 0 on Exclusive and Failover subscriptions, as in Pulsar."""
         return self.redeliveries
 
     def schema_version(self) -> str:
@@ -138,7 +139,7 @@ class Message(Delivery):
         return "" if version is None else version.decode("latin-1")
 
     def encryption_context(self) -> EncryptionContext | None:
-        """How it was encrypted; None when it was sent in clear."""
+        """The encryption of the message; None when it was sent in clear."""
         headers = self._headers()
         if headers.encryption is None:
             return None

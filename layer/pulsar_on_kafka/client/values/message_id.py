@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         """An id that the client gives to its caller: a native one (`_pulsar.MessageId`), as officially.
 
         The official client does not declare types, and both classes have the same methods. So a program may declare
-        such an id as either of them. `isinstance` tells the two apart, as officially.
+        such an id as either of them. `isinstance` distinguishes the two, as officially.
         """
 
 else:

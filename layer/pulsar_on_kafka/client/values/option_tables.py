@@ -1,5 +1,5 @@
-"""An option table is a dataclass that says the options of an official method once: their names, order, defaults and
-types, and what is checked of them."""
+"""An option table is a dataclass that declares the options of an official method once: their names, order, defaults,
+types and checks."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _Made = TypeVar("_Made")
 
 
 class OptionTable(Protocol):
-    """A dataclass of official options: its fields are the parameters of the method that takes them (`takes`), in their
-    order and with their defaults. An annotation says what is checked of an option: its type, and what `Annotated`
-    adds."""
+    """A dataclass of official options: its fields are the parameters of the method with them (`takes`), in their order
+    and with their defaults. An annotation declares the checks of an option: its type, and the additions of
+    `Annotated`."""
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
@@ -52,7 +52,7 @@ class OptionRange(NamedTuple):
 
 BYTES: Final = BytesSchema()
 ELSEWHERE: Final = "elsewhere"
-"""What takes the option checks its type."""
+"""The user of the option checks its type."""
 
 
 def takes(

@@ -1,4 +1,4 @@
-"""A `ServiceInfo` says where a cluster is; the other official classes switch between several."""
+"""A `ServiceInfo` has the address of a cluster; the other official classes switch between several."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ServiceUrl(NamedTuple):
 
 
 def parse_service_url(url: str) -> ServiceUrl:
-    """What a service URL says.
+    """The parts of a service URL.
 
     Raises:
-        ValueError: it is none; the message says what was expected.
+        ValueError: it is none; the message names the expected form.
     """
     scheme, separator, rest = url.partition("://")
     shown = url if "@" not in url else f"{scheme}://...@{url.rpartition('@')[2]}"  # no password in an error
@@ -45,7 +45,7 @@ def is_server(text: str) -> bool:
 
 
 class ServiceInfo:
-    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`."""
+    """The connection data of one cluster. Source: `pulsar.ServiceInfo`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ServiceInfo:
         authentication: Authentication | None = None,
         tls_trust_certs_file_path: str | None = None,
     ) -> None:
-        """Raises ValueError: an argument has a wrong type. What the URL says is checked by the client."""
+        """Raises ValueError: an argument has a wrong type. The client checks the URL."""
         check_type(str, "service_url", service_url)
         if authentication is not None and not isinstance(authentication, Authentication):
             raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
@@ -68,12 +68,12 @@ class ServiceInfo:
 
     @property
     def authentication(self) -> Authentication | None:
-        """Not one of the official class's."""
+        """Not in the official class."""
         return self._authentication
 
     @property
     def use_tls(self) -> bool:
-        """The URL's scheme asks for TLS."""
+        """Whether the URL's scheme requires TLS."""
         return self._service_url.partition("://")[0].endswith("+ssl")
 
     @property
@@ -82,7 +82,7 @@ class ServiceInfo:
 
     @classmethod
     def wrap(cls, service_info: ServiceInfo) -> ServiceInfo:
-        """Another object that says the same."""
+        """Another object with the same data."""
         return cls(service_info.service_url, service_info._authentication, service_info.tls_trust_certs_file_path)
 
     def __repr__(self) -> str:
@@ -93,13 +93,13 @@ class ServiceInfo:
 
 
 class ServiceInfoProvider:
-    """A provider tells a client where its cluster is, and when that changes; applications subclass it.
+    """A provider returns the address of a client's cluster, and reports changes; applications subclass it.
 
     Source: `pulsar.ServiceInfoProvider`.
     """
 
     def initial_service_info(self) -> ServiceInfo:
-        """Where the cluster is; asked once, when the client is made."""
+        """The cluster's address; called once, when the client is created."""
         raise NotImplementedError(f"{type(self).__name__}.initial_service_info")
 
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:

@@ -1,7 +1,7 @@
-"""The statistics log says every `stats_interval_in_seconds` what producers, consumers and readers did lately.
+"""The statistics log reports every `stats_interval_in_seconds` the recent work of producers, consumers and readers.
 
 Source: pulsar-client-cpp, ProducerStatsImpl and ConsumerStatsImpl, which log a line for each producer and consumer at
-INFO level. Differs from Pulsar: the form of the lines; who did nothing gets none.
+INFO level. Differs from Pulsar: the form of the lines; idle ones get none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StatsLog:
             self._scheduler.every(self._interval_s, self.log_once)
 
     def log_once(self) -> None:
-        """One line for everybody who did something, or has something waiting."""
+        """Logs one line for each active object, and each with waiting messages."""
         found = {line.who: line for line in self._lines()}
         for who, line in found.items():
             before = self._before.get(who, {})

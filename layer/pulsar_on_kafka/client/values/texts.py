@@ -17,18 +17,18 @@ _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_
 _RELATIVE: Final = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")
 _PART: Final = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _SECONDS: Final = range(10**8, 10**11)
-"""As milliseconds these lie in 1970 to 1973, as seconds in 1973 to 5138: they are meant as seconds."""
+"""Numbers that count as seconds: as milliseconds they lie in 1970 to 1973, as seconds in 1973 to 5138."""
 _MESSAGE_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+)(?::(\d+))?)?")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Unix milliseconds of an ISO 8601 time, of Unix milliseconds, or of so long ago (`90s`, `1h30m`, `2d`).
+    """Unix milliseconds of an ISO 8601 time, of Unix milliseconds, or of an age (`90s`, `1h30m`, `2d`).
 
     An ISO time without an offset is local time.
 
     Raises:
-        ValueError: none of these; the message says what was expected.
+        ValueError: none of these; the message names the expected form.
     """
     text = text.strip()
     if text.isascii() and text.isdigit():
@@ -109,10 +109,10 @@ def member_text(member: str) -> str:
 
 def parse_message_id(text: str) -> NativeMessageId:
     """`ledger:entry`, `ledger:entry:partition`, `ledger:entry:partition:index` of a message of a batch, `earliest` or
-    `latest`. The ledger tells a partition that is left out, or -1.
+    `latest`. The ledger determines a missing partition, or -1.
 
     Raises:
-        ValueError: something else; the message says what was expected.
+        ValueError: something else; the message names the expected form.
     """
     text = text.strip()
     if text in ("earliest", "latest"):

@@ -88,7 +88,7 @@ def test_a_storage_of_ones_own(installed: ModuleType, monkeypatch: pytest.Monkey
     [
         ("avro,nobody", "known are avro, broken, json, no_type"),
         ("broken", "NOWHERE"),
-        ("no_type", "must say its schema_type"),
+        ("no_type", "must have a schema_type"),
     ],
 )
 def test_what_is_not_there_is_said(

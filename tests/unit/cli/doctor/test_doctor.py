@@ -179,12 +179,12 @@ def test_a_record_s_format_is_its_first_byte_or_its_v() -> None:
 @pytest.mark.parametrize(
     ("code", "advised"),
     [
-        (KafkaError.NOT_COORDINATOR, "Kafka is not ready for that yet, as just after its start: ask again in a minute"),
+        (KafkaError.NOT_COORDINATOR, "Kafka is not ready for that yet, as just after its start: retry in a minute"),
         (KafkaError.COORDINATOR_NOT_AVAILABLE, "Kafka is not ready for that yet"),
         (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "Kafka is not ready for that yet"),
         (KafkaError.LEADER_NOT_AVAILABLE, "Kafka is not ready for that yet"),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, "grant Describe on groups"),
-        (KafkaError.INVALID_REQUEST, "the broker's log may say more"),
+        (KafkaError.INVALID_REQUEST, "the broker's log may contain more"),
     ],
 )
 def test_rights_are_asked_for_only_where_kafka_says_that_they_are_missing(code: int, advised: str) -> None:
