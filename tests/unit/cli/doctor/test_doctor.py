@@ -154,7 +154,7 @@ def test_who_maintains_the_cluster_is_told() -> None:
     service, client = f"{SERVICE}-0123456789ab@h:1:1", f"{STAND_IN}-0123456789ab@h:1:1"
     told = [judge_members(members).found for members in ([service, client, service], [service], [client], [])]
     assert told[:3] == ["2 services", "1 service", "no service; 1 client in its stead"]
-    assert told[3].startswith("nobody now: run pok serve")
+    assert told[3].startswith("none now: run pok serve")
 
 
 def test_a_state_topic_that_may_be_compacted_at_once_is_told() -> None:
