@@ -130,7 +130,7 @@ _MODULES = {
     "TransactionState": "pulsar_on_kafka.broker.transactions.client_transaction",
     **dict.fromkeys(("_pulsar", "functions", "schema", "tableview"), ""),
 }
-"""The module of each name that is loaded when somebody asks for it (PEP 562); none where the name is a module."""
+"""The module of each name that is loaded on first use (PEP 562); none where the name is a module."""
 
 if not TYPE_CHECKING:
 

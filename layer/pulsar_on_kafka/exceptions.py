@@ -71,7 +71,7 @@ class PulsarException(Exception):
 
     def __init_subclass__(cls, **options: _Any) -> None:
         super().__init_subclass__(**options)
-        if "result" not in cls.__dict__:  # a program's own class may say another one
+        if "result" not in cls.__dict__:  # a program's own class may have another one
             cls.result = Result.__members__.get(cls.__name__, cls.result)
 
 
@@ -148,7 +148,7 @@ class OperationNotSupported(PulsarException): ...
 
 
 class NotSupported(OperationNotSupported):
-    """Not in this version; the message names the feature. Differs from Pulsar: the official client has it."""
+    """Not supported in this version; the message names the feature. Differs from Pulsar: the official client has it."""
 
 
 class ProducerBlockedQuotaExceededError(PulsarException): ...

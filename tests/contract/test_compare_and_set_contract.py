@@ -168,7 +168,7 @@ def test_an_unreadable_key_is_passed_over_and_told(
         state = store.read("orders", soon())
         assert state is not None
         assert state.value == b"one"
-    told = f"view={Instance().state_topic(state_topic)}-0 passes 1 keys over, `pok doctor` tells more: offset={bad} "
+    told = f"view={Instance().state_topic(state_topic)}-0 skips 1 keys, `pok doctor` shows more: offset={bad} "
     assert caplog.text.count(told) == 1
     assert store.update("orders", lambda now: None if now and now.value == b"two" else b"two", soon()).version == 2
     found = node(log, state_topic).read("orders", soon())

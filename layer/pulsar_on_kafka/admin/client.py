@@ -125,15 +125,15 @@ class AdminClient(
         self.node.subscriptions.grow(grown, range(before, grown.partitions), deadline)
 
     def compact(self, topic: str) -> None:
-        """Have compacted reads show, of what is in the topic now, only the newest message of each key.
+        """Lets compacted reads return, of the messages in the topic now, only the newest one of each key.
 
         Done when this returns: compacted reads fold, nothing is rewritten or removed.
         """
         self.node.topics.compact(TopicName.parse(topic), self._deadline())
 
     def compaction_status(self, topic: str) -> dict[int, int]:
-        """Up to which offset, exclusive, compacted reads fold each partition; empty for a topic that was never
-        compacted. Ours: officially a compaction goes on for a while, and has states."""
+        """The offset, exclusive, up to which compacted reads fold each partition; empty for a topic that was never
+        compacted. Differs from Pulsar: there a compaction takes time, and has states."""
         return dict(self._topic(topic, self._deadline()).compacted_to)
 
     def delete_topic(self, topic: str, *, force: bool = False, with_subscriptions: bool = False) -> None:
@@ -154,7 +154,7 @@ class AdminClient(
         self.node.memberships.delete_topic(opened, subscriptions, deadline, None if force else check)
 
     def _check_unused(self, topic: Topic, deadline: Deadline, *, with_subscriptions: bool) -> None:
-        """Raises Refused: somebody uses the topic, or its subscriptions are to stay."""
+        """Raises Refused: the topic is in use, or its subscriptions are to stay."""
         found = [each for each in self._subscriptions(topic, deadline) if cluster_of(each.name) is None]
         if with_subscriptions:
             found = [each for each in found if self.node.subscriptions.has_consumers(each, deadline)]

@@ -29,7 +29,8 @@ class TenantAdmin(AdminContext):
         return self.node.tenants.all(self._deadline())
 
     def assign_tenant(self, tenant: str, cluster: str) -> None:
-        """Say that `cluster` has the tenant; `*` stands for tenants without a record. Nothing if it has it already.
+        """Assigns the tenant to `cluster`; `*` stands for tenants without a record. Does nothing if it is assigned
+        already.
 
         Clients that follow the map move over at once, and data does not: see `pok migrate` for a tenant with topics.
 
@@ -49,7 +50,7 @@ class TenantAdmin(AdminContext):
 
 
 class ClusterInfo(NamedTuple):
-    """A registered cluster; `local`: it is the one that was asked."""
+    """A registered cluster; `local`: whether it is the queried one."""
 
     name: str
     service_url: str
@@ -58,7 +59,7 @@ class ClusterInfo(NamedTuple):
     listeners: Mapping[str, ClusterListener]
     """More addresses, by name."""
     instance: str
-    """Whose state it is there; '' is the one without a name."""
+    """The instance there; '' is the one without a name."""
 
 
 @raising_pulsar_errors
@@ -108,7 +109,7 @@ class ClusterAdmin(AdminContext):
         self.node.clusters.delete(name, self._deadline())
 
     def clusters(self) -> list[ClusterInfo]:
-        """Those that are registered, by name."""
+        """The registered clusters, by name."""
         known = self.node.clusters.registry(self._deadline())
         return [
             ClusterInfo(
@@ -118,12 +119,12 @@ class ClusterAdmin(AdminContext):
         ]
 
     def set_local_cluster(self, name: str) -> None:
-        """Say how others call this cluster; what is copied from it carries the name. Raises NotAllowedError when it has
+        """Sets the name of this cluster for others; copies from it carry the name. Raises NotAllowedError when it has
         another one already."""
         self.node.clusters.name_local(name, self._deadline())
 
     def local_cluster(self) -> str | None:
-        """This cluster's name; None until it has one."""
+        """The name of this cluster; None without one."""
         return self.node.clusters.registry(self._deadline()).local or None
 
 

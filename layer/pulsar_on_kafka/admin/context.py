@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 
 def methods_within(context: Callable[[], ContextDecorator]) -> Callable[[type[T]], type[T]]:
-    """Have every public method of a class run within a context. A generator has to see to it by itself: what it raises
-    comes when it is asked for its items."""
+    """Runs every public method of a class within a context. A generator must enter it by itself: its errors come with
+    its items."""
 
     def decorate(component: type[T]) -> type[T]:
         for name, member in list(vars(component).items()):
@@ -64,7 +64,7 @@ class AdminContext(OfOneProcess):
         """Raises InvalidOption: the name is that of a partition."""
         name = TopicName.parse(topic)
         if name.partition >= 0:
-            raise errors.InvalidOption(f"{name} names a partition; say the whole topic, {name.base}")
+            raise errors.InvalidOption(f"{name} names a partition; use the whole topic, {name.base}")
         return self._topic_around(topic, deadline)
 
     def _topic_around(self, topic: str, deadline: Deadline) -> Topic:

@@ -16,12 +16,12 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SavedLedger
 
 @dataclass(frozen=True, slots=True)
 class LedgerCost:
-    """A ledger's cost counts what is acknowledged in it above mark-delete, and the bytes that this takes on Kafka.
+    """The cost of a ledger: its acknowledged entries above mark-delete, and their bytes on Kafka.
 
     `acknowledged` counts entries, `holes` the unacknowledged ranges before an acknowledged entry of it, `batches` the
     batch entries of which some messages are acknowledged. `record`: `commit` (the group commit's metadata), or
-    `segment`, whose records lie at `segment_offsets` of `pulsar.system.cursors` and take `size_bytes`. What rides in
-    the commit is not told apart by ledger: `size_bytes` is 0, see `PartitionCursor.commit_bytes`.
+    `segment`, whose records lie at `segment_offsets` of `pulsar.system.cursors` and take `size_bytes`. The commit does
+    not separate its bytes by ledger: `size_bytes` is 0, see `PartitionCursor.commit_bytes`.
     """
 
     ledger_id: int
@@ -39,10 +39,10 @@ class LedgerCost:
 class EntryFate:
     """An entry's fate on a subscription.
 
-    `of_batch`: how many messages of a batch are acknowledged, and of how many; None for another entry, and for a batch
-    of which none is. `deliveries`: how often it was delivered, None where nobody counted (it was never refused, and
-    there is no dead letter policy). `suspect`: a consumer that died may have had it. `put_off_ms`: it comes again at
-    this Unix time.
+    `of_batch`: the number of acknowledged messages of a batch, and of all; None for other entries, and for a batch
+    without acknowledged ones. `deliveries`: the delivery count, None where none is kept (the entry was never negatively
+    acknowledged, and there is no dead letter policy). `suspect`: whether a dead consumer may have had it. `put_off_ms`:
+    the Unix time of its redelivery.
     """
 
     acknowledged: bool
@@ -79,7 +79,7 @@ class PartitionCursor:
         return self.layout.entries_per_ledger
 
     def message_id(self, offset: int) -> NativeMessageId:
-        """Of the entry at an offset; it names the partition, also where the topic has but one."""
+        """The id of the entry at an offset; it names the partition, even if the topic has only one."""
         return NativeMessageId(self.partition, *self.layout.position(self.partition, offset), -1)
 
     @property
@@ -88,12 +88,12 @@ class PartitionCursor:
 
     @property
     def total_bytes(self) -> int:
-        """On Kafka, keys and headers not counted."""
+        """The bytes on Kafka, without keys and headers."""
         return self.commit_bytes + sum(self.marker_bytes) + self.segment_bytes
 
     @property
     def drawn_from(self) -> int:
-        """Where a picture begins: at the ledger of the first unacknowledged entry, or the log's start."""
+        """The beginning of a picture: the ledger of the first unacknowledged entry, or the log's start."""
         first = (self.mark_delete + 1) // self.entries_per_ledger * self.entries_per_ledger
         return min(max(self.start, first), self.end)
 
@@ -104,7 +104,7 @@ class PartitionCursor:
         return [first + length * cell // count for cell in range(count + 1)]
 
     def shares(self, edges: Sequence[int]) -> list[float]:
-        """How much of each cell is acknowledged, 0.0 to 1.0."""
+        """The acknowledged share of each cell, 0.0 to 1.0."""
         return [
             _acknowledged(self.state, start, end) / (end - start) if end > start else 0.0
             for start, end in pairwise(edges)
@@ -122,7 +122,7 @@ class PartitionCursor:
         return found if found < self.highest else None
 
     def fate(self, offset: int) -> EntryFate:
-        """What became of one entry, as last saved."""
+        """The state of one entry, as last saved."""
         known, batch = self.state.deliveries, self.state.batches.get(offset)
         counted = [] if known is None else [counts for counts, held in known.counts.items() if offset in held]
         delivered, seen_again = counted[0] if counted else (0, 0)

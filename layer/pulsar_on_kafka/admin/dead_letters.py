@@ -82,14 +82,14 @@ class DeadLetterAdmin(MessageAdmin):
             return [dead_letter(message) for message in islice(letters, count)]
 
     def count_dead_letters(self, topic: str, wanted: LetterFilter | None = None, *, most: int | None = None) -> int:
-        """How many letters are left, `most` of them at most: they are read. Raises as `dead_letters`."""
+        """The number of letters that are left, `most` at most: they are read. Raises the errors of `dead_letters`."""
         with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
             return sum(1 for _ in islice(letters, most))
 
     def plan_redrive(
         self, topic: str, wanted: LetterFilter | None = None, *, to: str | None = None, count: int | None = None
     ) -> Redriven:
-        """What `redrive_dead_letters` would do. Changes nothing. Raises as that."""
+        """The result of `redrive_dead_letters`, without a change. Raises the same errors."""
         planned = Redriven()
         targets = Targets(self._topic_around, topic, to, self._timeout_s)
         with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
@@ -113,17 +113,19 @@ class DeadLetterAdmin(MessageAdmin):
         told: Callable[[int], None] = lambda letters: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Redriven:
-        """Put the letters of a dead letter topic that are left, and that there are now, back to the topics they came
-        from, or to the topic `to`; at most `count` of them, oldest first in each partition. Each is there once, in
-        whatever way this ends, and however often and by how many processes at a time it is called.
+        """Puts the remaining letters of a dead letter topic back to their original topics, or to the topic `to`; at
+        most `count` of them, oldest first in each partition. Letters that arrive meanwhile stay. Each letter is put
+        back once, even after a failure, and with several calls or processes at a time.
 
         A letter goes with its payload, key, ordering key, event time, schema and encryption, and with the properties
-        that its message had. `told` hears how many letters a transaction put back; `stop` is asked between two.
+        that its message had. `told` receives the number of letters that a transaction put back; `stop` is called
+        between two.
 
         Raises:
-            TopicNotFound: the topic, or one that letters came from, does not exist. What was put back before stays so.
+            TopicNotFound: the topic, or the original topic of a letter, does not exist. Letters that were put back
+                before stay so.
             NotAllowedError: letters would go to the topic that they are in.
-            Timeout: somebody else holds letters, and nothing has changed for two minutes.
+            Timeout: another consumer holds letters, and nothing has changed for two minutes.
         """
         done = Redriven()
         targets = Targets(self._topic_around, topic, to, self._timeout_s)
@@ -152,8 +154,8 @@ class DeadLetterAdmin(MessageAdmin):
         told: Callable[[int], None] = lambda letters: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Acknowledge letters that are left instead, so that nobody puts them back; gives their number. They are
-        durably dropped when this returns. Raises as `redrive_dead_letters`."""
+        """Acknowledges the remaining letters, so that they are not put back; returns their number. They are durably
+        dropped when this returns. Raises the errors of `redrive_dead_letters`."""
         dropped = 0
         with (
             self._session() as session,
@@ -210,7 +212,7 @@ class DeadLetterAdmin(MessageAdmin):
     def _cursors_of(
         self, topic: Topic, redrive: Subscription | None, starts: Mapping[int, int], deadline: Deadline
     ) -> dict[int, CursorState]:
-        """As last saved; a topic from which nothing was ever taken has everything left."""
+        """Cursors as last saved; without any, all letters of the topic are left."""
         states: dict[int, CursorState] = {}
         if redrive is not None:
             for partition, cursor in self.node.memberships.cursors.read_whole(redrive, deadline).items():
@@ -269,7 +271,7 @@ class DeadLetterAdmin(MessageAdmin):
 
 
 def _base(topic: str) -> str:
-    """Without its partition; '' for what is no topic."""
+    """The topic without its partition; '' for an invalid name."""
     try:
         return str(TopicName.parse(topic).base)
     except InvalidTopicName:
@@ -277,7 +279,7 @@ def _base(topic: str) -> str:
 
 
 def _properties(record: KafkaRecord) -> Mapping[str, str]:
-    """Of the record itself; those of messages in a batch are not looked at."""
+    """Properties of the record itself, without those of messages in a batch."""
     return decode_headers(headers_of(record) or [], left_out=lambda reason: None).properties
 
 

@@ -1,4 +1,4 @@
-"""Deletions of ledgers: the part of `AdminClient` that shows what is asked for and what failed."""
+"""Deletions of ledgers: the part of `AdminClient` that shows requested and failed ones."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from pulsar_on_kafka_mapping.records.message_record import decode_headers
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """An event that asks for a ledger's data to be deleted.
+    """An event that requests the deletion of a ledger's data.
 
     Attributes:
-        event: where it lies: partition and offset of its topic.
-        ledger_id, topic, partition: what it is about; -1 and "" for what is no event at all.
+        event: its partition and offset in its topic.
+        ledger_id, topic, partition: its ledger; -1 and "" for a message that is no event.
         asked_ms: Unix time at which it was published, of a retry that of the retry.
-        retries: how often it was put off.
-        reason: why it was put off, or given up; "" for a new one.
+        retries: the number of times that it was postponed.
+        reason: why it was postponed, or given up; "" for a new one.
     """
 
     event: str
@@ -62,14 +62,14 @@ class DeletionAdmin(AdminContext):
     """Deletions are shown as last saved, up to a second old. Ours, not Pulsar's."""
 
     def list_deletions(self, limit: int = DELETIONS_SHOWN) -> Deletions:
-        """What was asked for and is not done: new events, then those that wait for their next attempt."""
+        """Requested deletions that are not done: new events, then those that wait for their next attempt."""
         deadline = self._deadline()
         new = self._unacknowledged(EVENTS, WORKER, limit, deadline)
         put_off = self._unacknowledged(RETRIES, WORKER, limit - len(new.first), deadline)
         return Deletions(new.count + put_off.count, new.first + put_off.first)
 
     def dead_deletions(self, limit: int = DELETIONS_SHOWN) -> Deletions:
-        """What was given up, and has not been replayed."""
+        """Deletions that were given up, and not replayed."""
         return self._unacknowledged(DEAD_LETTERS, OPERATOR, limit, self._deadline())
 
     def _unacknowledged(self, topic: str, subscription: str, limit: int, deadline: Deadline) -> Deletions:

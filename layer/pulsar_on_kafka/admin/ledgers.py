@@ -67,14 +67,14 @@ class LedgerAdmin(AdminContext):
         return found[0]
 
     def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:
-        """Write the lists of all topics anew from what Kafka has; gives the number of ledgers written. Ours, not
-        Pulsar's. `told` hears how many of how many partitions of `ledgers` are done. What was taken off a list to be
-        deleted stays off it.
+        """Writes the lists of all topics anew from Kafka's logs; returns the number of ledgers written. Not in Pulsar.
+        `told` receives the numbers of finished and of all partitions of `ledgers`. Ledgers that were taken off a list
+        to be deleted stay off it.
 
-        Maintenance that runs elsewhere goes on from there by itself.
+        Maintenance in other processes continues from there by itself.
 
         Raises:
-            Timeout: it took longer than an operation may; what was written stands.
+            Timeout: it took longer than the operation time-out; the written lists stay.
         """
         node = self.node
         reader = RangeReader(node.settings.sampler())
@@ -89,7 +89,7 @@ class LedgerAdmin(AdminContext):
             reader.close()
 
     def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
-        """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""
+        """Rebuilds one partition of `ledgers`; its maintainer may take it back meanwhile, so failures are retried."""
         patience = self._deadline()
         while True:
             deadline = self._deadline()

@@ -1,4 +1,4 @@
-"""A dead letter says where it came from and why it died; a filter says which letters are meant."""
+"""A dead letter has its origin and its reason; a filter selects letters."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ OF_THE_POLICY: Final = frozenset(
 """Properties that dead letters and retry letters have besides those of their messages, also the Java client's."""
 
 REASONS: Final = ("exception", "reason", "error")
-"""A property of such a name, in any case, says why a message died."""
+"""Names of properties, in any case, that contain the reason of a letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """A dead letter topic, and what is left in it. `origin` and `subscription` are those of its oldest letter that is
-    left, '' where it does not say; `oldest_ms` is when that one died, None where nothing is left."""
+    """A dead letter topic, and its remaining letters. `origin` and `subscription` are those of the oldest remaining
+    letter, '' where it has none; `oldest_ms` is the time of its death, None without letters."""
 
     topic: str
     origin: str
@@ -60,7 +60,7 @@ class DeadLetterTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A letter, and where it came from as far as it says; '' for what it does not say."""
+    """A letter, and its origin as far as it is recorded; '' for missing parts."""
 
     message: ShownMessage
     origin_topic: str
@@ -68,11 +68,11 @@ class DeadLetter:
     subscription: str
     reason: str
     deliveries: int | None
-    """How often its message was delivered before it died; None where nobody counted."""
+    """The delivery count of its message before it died; None where none was kept."""
 
     @property
     def properties(self) -> dict[str, str]:
-        """Those that its message had."""
+        """The properties of its original message."""
         return own_properties(self.message.properties)
 
 
@@ -105,7 +105,7 @@ class LetterFilter:
 
 @dataclass(slots=True)
 class Redriven:
-    """What a redrive did, or would do: letters by the topic that they went to, and those that it had to leave."""
+    """The result of a redrive: letters by their target topic, and those that had to stay."""
 
     to: Counter[str] = field(default_factory=Counter)
     without_origin: int = 0
@@ -121,7 +121,7 @@ def own_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def dead_letter(message: Message) -> DeadLetter:
-    """What a letter says of itself."""
+    """The data of a letter."""
     properties = message.properties()
     origin = properties.get(REAL_TOPIC, "")
     by_name = {name.lower(): value for name, value in properties.items()}
@@ -143,7 +143,8 @@ def _deliveries(message: Message, properties: Mapping[str, str]) -> int | None:
 
 
 def subscription_in(letters: str, origin: str) -> str:
-    """As the default name of a dead letter topic says: `<topic>-<subscription>-DLQ`; '' for another name."""
+    """The subscription in the default name of a dead letter topic: `<topic>-<subscription>-DLQ`; '' for another
+    name."""
     try:
         name, of = str(TopicName.parse(letters).base), TopicName.parse(origin)
     except InvalidTopicName:

@@ -28,7 +28,8 @@ INBOX: Final = 100
 
 
 class TopicReading:
-    """A reading goes through what a topic's readers see, in order. Memory: `INBOX` messages, and what a `Tail` says."""
+    """A reading goes through the messages of a topic as readers see them, in order. Memory: `INBOX` messages, and see
+    `Tail`."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -41,7 +42,8 @@ class TopicReading:
             return None
 
     def is_more(self) -> bool:
-        """Whether there is one without waiting for its sender. Raises as `Reader.has_message_available`."""
+        """Whether there is a message without waiting for its sender. Raises the errors of
+        `Reader.has_message_available`."""
         return self._reader.has_message_available()
 
 

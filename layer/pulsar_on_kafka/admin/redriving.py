@@ -88,7 +88,7 @@ class Targets:
 
 
 def taking_options(topic: str) -> ConsumerOptions:
-    """Failover: one process at a time has a partition, in order, and the next one goes on where it was killed."""
+    """Failover: one process at a time has a partition, in order, and after a crash the next one continues."""
     return ConsumerOptions(
         topic,
         REDRIVE,
@@ -115,8 +115,8 @@ class Taking:
         count: int | None,
         stop: Callable[[], bool],
     ) -> None:
-        """`left` asks for the entries below `ends` that are not acknowledged durably. `target_of` gives None for a
-        letter that cannot go anywhere."""
+        """`left` returns the entries below `ends` that are not acknowledged durably. `target_of` returns None for a
+        letter without a target."""
         self.consumer = consumer
         self._ends = ends
         self._left = left
@@ -138,10 +138,10 @@ class Taking:
         self._attempts = 0
 
     def again(self) -> None:
-        """What was taken is not done: it comes again.
+        """Requests redelivery of the taken letters, which were not moved.
 
         Raises:
-            Timeout: so it was too often, without anything done in between.
+            Timeout: this happened too often, without progress in between.
         """
         self._attempts += 1
         if self._attempts > _ATTEMPTS:
@@ -149,7 +149,7 @@ class Taking:
         self.consumer.redeliver_unacknowledged_messages()
 
     def __iter__(self) -> Iterator[list[Letter]]:
-        """Raises Timeout: somebody else holds what is left, and nothing changed for two minutes."""
+        """Raises Timeout: another consumer holds the remaining letters, and nothing changed for two minutes."""
         silence, before = Deadline.after(_SILENCE_S), -1
         while not self._stop() and self._done != self._count:
             messages = self.consumer.batch_receive()
@@ -190,8 +190,8 @@ class Taking:
 
 
 def moved(letters: Sequence[Letter], consumer: Consumer, producers: LetterProducers, session: Session) -> bool:
-    """Have one transaction publish copies of these letters and acknowledge them. False: it did neither, and it may be
-    tried again, as when another process took one of them first.
+    """Publishes copies of these letters and acknowledges them in one transaction. False: it did neither, and may be
+    retried, as when another process took one of them first.
 
     Raises:
         PulsarException: a copy was refused; nothing was done.
@@ -199,7 +199,7 @@ def moved(letters: Sequence[Letter], consumer: Consumer, producers: LetterProduc
     txn = session.new_transaction(TRANSACTION_MS)
     answers: list[SendResult] = []
     try:
-        # First, so that nothing is published of what somebody else has taken.
+        # First, so that no letter is published that another process has taken.
         held = [consumer.begin_acknowledging(letter, txn) for letter, _ in letters]
         for each in held:
             each.wait()

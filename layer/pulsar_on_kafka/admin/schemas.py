@@ -30,10 +30,10 @@ class PolicyAdmin(AdminContext):
     """`where` is the cluster (`admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
     `persistent://tenant/namespace/topic`).
 
-    Which policies there are, and what they take: `metadata.policies`. A topic's own value counts before that of
-    its namespace, which counts before that of the cluster. Running producers follow `deduplication` within two seconds
-    (`client.connection.session`); what says how schemas are judged counts for every producer and consumer that is
-    opened afterwards.
+    The policies and their values: `metadata.policies`. A topic's own value takes precedence over that of its namespace,
+    which takes precedence over that of the cluster. Running producers follow `deduplication` within two seconds
+    (`client.connection.session`); policies about schemas count for every producer and consumer that is opened
+    afterwards.
     """
 
     def set_policy(self, where: str, name: str, value: object) -> None:
@@ -51,9 +51,9 @@ class PolicyAdmin(AdminContext):
         self._change(where, lambda policies: with_policy(policies, name, value))
 
     def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
-        """What is set here; None where nothing is. With `applied_value` what counts here, wherever it is set.
+        """The value that is set here; None without one. With `applied_value` the effective value, wherever it is set.
 
-        Raises: as `set_policy`.
+        Raises the errors of `set_policy`.
         """
         policy = policy_named(name)
         deadline = self._deadline()
@@ -72,8 +72,8 @@ class PolicyAdmin(AdminContext):
         return dict(self._policies(where, self._deadline()))
 
     def remove_policy(self, where: str, name: str) -> None:
-        """What is set elsewhere, or the default, counts again; nothing happens when it was not set. Raises: as
-        `set_policy`."""
+        """Removes the value here: the inherited value or the default counts again. Does nothing without a value. Raises
+        the errors of `set_policy`."""
         self._change(where, lambda policies: without_policy(policies, name))
 
     def _policies(self, where: str, deadline: Deadline) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class PolicyAdmin(AdminContext):
         return self.node.topics.policies(name, deadline)
 
     def _change(self, where: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-        change({})  # a wish that makes no sense is refused before anything is asked
+        change({})  # an invalid value is refused before any request
         deadline = self._deadline()
         if _is_namespace(where):
             self.node.namespaces.change_policies(where, change, deadline)
@@ -135,7 +135,7 @@ class SchemaAdmin(PolicyAdmin):
         return list(self.node.schemas.index(*self._existing(topic)))
 
     def get_version_by_schema(self, topic: str, schema: SchemaInfo) -> int | None:
-        """The live version that is this schema, by its bytes or by what it says; None when none is."""
+        """The live version of this schema, by its bytes or by its meaning; None without one."""
         name, deadline = self._existing(topic)
         found = self.node.schemas.version_of(name, schema, deadline)
         return None if found is None else found.number
@@ -156,7 +156,7 @@ class SchemaAdmin(PolicyAdmin):
         return self.node.schemas.upload(name.base, schema, deadline).number
 
     def test_compatibility(self, topic: str, schema: SchemaInfo) -> CompatibilityResult:
-        """Whether the topic's strategy would take this schema, and every reason why not. Registers nothing."""
+        """Whether the topic's strategy would accept this schema, and every reason why not. Registers nothing."""
         name, deadline = self._existing(topic)
         return self.node.schemas.compatibility(name, schema, deadline)
 
@@ -172,11 +172,12 @@ class SchemaAdmin(PolicyAdmin):
         return None if deleted is None else deleted.number
 
     def set_schema_compatibility_strategy(self, where: str, strategy: CompatibilityStrategy | str) -> None:
-        """For a namespace or a topic; UNDEFINED is as if nothing were set. Raises: as `set_policy`."""
+        """Sets the strategy of a namespace or a topic; UNDEFINED removes it. Raises the errors of `set_policy`."""
         self.set_policy(where, SCHEMA_COMPATIBILITY_STRATEGY.name, strategy)
 
     def get_schema_compatibility_strategy(self, where: str, *, applied: bool = False) -> CompatibilityStrategy:
-        """What is set here, UNDEFINED where nothing is; with `applied` what counts here. Raises: as `get_policy`."""
+        """The strategy that is set here, UNDEFINED without one; with `applied` the effective one. Raises the errors of
+        `get_policy`."""
         found = self.get_policy(where, SCHEMA_COMPATIBILITY_STRATEGY.name, applied_value=applied)
         if found is not None and found not in CompatibilityStrategy.__members__:
             raise errors.Corrupt(f"{SCHEMA_COMPATIBILITY_STRATEGY.name} of {where} is {found!r:.60}, no strategy")

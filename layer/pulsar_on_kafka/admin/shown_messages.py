@@ -1,4 +1,4 @@
-"""A shown message has what a person sees of it: where it lies, what its sender says, and its value, decoded."""
+"""A message for display: its place, its metadata, and its value, decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REASON_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """One message. Times are Unix times in ms, 0 for what was not said; keys are '' where there is none."""
+    """One message. Times are Unix times in ms, 0 for missing ones; keys are '' where there is none."""
 
     message_id: NativeMessageId
     topic: str
@@ -33,9 +33,9 @@ class ShownMessage:
     payload: bytes | None
     """None for a null one; the ciphertext where `encrypted`."""
     encrypted: bool
-    """It was sent encrypted, and whoever reads has no key: nothing but its metadata can be read."""
+    """Whether it is encrypted and the reader has no key: only its metadata can be read."""
     decoded: bool
-    """`value` is what the schema says that it was written with."""
+    """Whether `value` was decoded by the schema of the message."""
     value: Any
     """Made of what JSON has: dicts, lists, text, numbers, booleans and None."""
     undecoded: str

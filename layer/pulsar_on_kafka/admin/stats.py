@@ -25,9 +25,9 @@ class PartitionCursorStats:
     individually_deleted: int
     holes: int
     saved_in: str
-    """Where the state lies: `commit` (all of it in the group commit), `segments`, `checkpoint` or `start`."""
+    """The place of the state: `commit` (all of it in the group commit), `segments`, `checkpoint` or `start`."""
     owner: str
-    """Client id and host of the process that owns the partition; '' when nobody does."""
+    """Client id and host of the process that owns the partition; '' without an owner."""
     unreadable: str = ""
     """Why what is acknowledged above mark-delete cannot be read, and is not counted; '' when it can. The partition is
     not served until `reset_cursor` or `clear_backlog`."""
@@ -48,9 +48,9 @@ class SubscriptionStats:
     consumers: tuple[str, ...]
     partitions: tuple[PartitionCursorStats, ...]
     properties: Mapping[str, str]
-    """What its consumers gave as `properties`."""
+    """The `properties` of its consumers."""
     replicated: bool
-    """A consumer asked for `replicate_subscription_state_enabled`."""
+    """Whether a consumer requested `replicate_subscription_state_enabled`."""
     by_partition: bool = False
     """Its consumers are those of single partitions (now, or the last ones)."""
     partition_groups: Mapping[int, str] = field(default_factory=dict)
@@ -63,10 +63,10 @@ class SubscriptionStats:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
-    """One consumer of a subscription, as its process told when it was asked. Source: Pulsar's `ConsumerStats`.
+    """One consumer of a subscription, from the reply of its process. Source: Pulsar's `ConsumerStats`.
 
-    Of a process that did not tell (it hangs, or may not read `pulsar.system.deliveries`) there is one, without a name
-    and with -1 for every number.
+    A process without a reply (it hangs, or may not read `pulsar.system.deliveries`) has one entry, without a name and
+    with -1 for every number.
     """
 
     consumer_name: str
@@ -82,15 +82,15 @@ class ConsumerStats:
     rate: float
     """The same for each of the last seconds, 5 to 10."""
     lease_age_s: float
-    """Since it was leased a message of a partition that another process owns; -1 when it never was."""
+    """The time since it was leased a message of a partition that another process owns; -1 without one."""
     waiting: int = 0
     """Messages that wait for it, to take them or to be done with their keys (Key_Shared)."""
     waiting_s: float = 0.0
-    """Since the last moment at which nothing waited for it; 0 when nothing does."""
+    """The time since the last moment at which no message waited for it; 0 when none does."""
     traffic: Traffic | None = None
-    """Of a consumer at a gateway."""
+    """The traffic of a consumer at a gateway."""
     metadata: Mapping[str, str] | None = None
-    """What the consumer was given as properties; None where its process does not tell."""
+    """The properties of the consumer; None where its process did not reply."""
     active_in: tuple[int, ...] = ()
     """The partitions whose active consumer it is (Exclusive, Failover)."""
 
@@ -101,14 +101,14 @@ class EntryHolder:
 
     consumer_name: str
     process: str
-    """As of `ConsumerStats`."""
+    """See `ConsumerStats.process`."""
     owner: str
     """The process that owns the partition; another one where the entry was leased."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherStats:
-    """One producer, as its process last told (at most 3 s ago). Source: Pulsar's `PublisherStats`.
+    """One producer, from the last report of its process (at most 3 s ago). Source: Pulsar's `PublisherStats`.
 
     `sent` and `failed` count messages since `connected_since_ms` (Unix time).
     """
@@ -123,9 +123,9 @@ class PublisherStats:
     process: str
     """Host, process id and start time of its process."""
     properties: Mapping[str, str]
-    """What `create_producer` was given as `properties`; Pulsar's `metadata`."""
+    """The `properties` of `create_producer`; Pulsar's `metadata`."""
     traffic: Traffic | None = None
-    """Of a producer at a gateway."""
+    """The traffic of a producer at a gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,8 @@ class TopicStats:
     backlog_exceeded: str = ""
     """Why no further producer may be made now: a backlog quota is exceeded; '' otherwise."""
     replication: dict[str, ReplicationStats] = field(default_factory=dict)
-    """By cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that copies."""
+    """Replication by cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that
+    copies."""
     hashing_schemes: tuple[str, ...] = ()
-    """What its producers choose the partition of a key by, the first one first; more than one: a key may lie in two
+    """The hashing schemes of its producers, the first one first; with more than one, a key may lie in two
     partitions."""

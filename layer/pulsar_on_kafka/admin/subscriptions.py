@@ -57,12 +57,13 @@ class SubscriptionAdmin(AdminContext):
         self.node.subscriptions.remember(found, {}, True, deadline)
 
     def stop_replicating_subscription(self, topic: str, subscription: str) -> None:
-        """Have this cluster tell and hear nothing more of a subscription, which stays as it is. It is replicated again
-        when a consumer or an administrator of this cluster says so, or when it is deleted and made anew in another one.
+        """Stops the replication of a subscription in this cluster, in both directions; the subscription stays as it is.
+        It is replicated again when a consumer or an administrator of this cluster enables it, or when it is deleted and
+        recreated in another one.
 
         Raises:
             NotAllowedError: the topic is not persistent, or a replicator has the subscription.
-            SubscriptionNotFound: it is not there.
+            SubscriptionNotFound: it does not exist.
         """
         deadline = self._deadline()
         found = self._programs_subscription(topic, subscription, deadline)
@@ -75,13 +76,13 @@ class SubscriptionAdmin(AdminContext):
         return found
 
     def list_subscriptions(self, topic: str) -> list[str]:
-        """By name; without those on which a topic is copied to other clusters, as in Pulsar."""
+        """Subscriptions by name; without those of replicators, as in Pulsar."""
         deadline = self._deadline()
         found = self._subscriptions(self._topic(topic, deadline), deadline)
         return [each.name for each in found if cluster_of(each.name) is None]
 
     def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
-        """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""
+        """Backlog, mark-delete, holes and owners, from the last save; sends no request to consumers."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
         starts, ends = self._log_ends(found.topic, deadline)
@@ -107,7 +108,7 @@ class SubscriptionAdmin(AdminContext):
         )
 
     def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:
-        """Every consumer in every process. They are asked, and have three seconds to tell."""
+        """Every consumer in every process. Each process has three seconds to reply."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
         told = self.node.memberships.live_cursors.consumers(found, deadline)
@@ -145,8 +146,8 @@ class SubscriptionAdmin(AdminContext):
         return stats
 
     def entry_holder(self, topic: str, subscription: str, partition: int, offset: int) -> EntryHolder | None:
-        """Who holds the entry at an offset (Shared and Key_Shared); None: no consumer, or its partition's owner does
-        not tell. Every process is asked, and has three seconds to tell."""
+        """The holder of the entry at an offset (Shared and Key_Shared); None: no consumer, or no reply of the
+        partition's owner. Each process has three seconds to reply."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
         told = self.node.memberships.live_cursors.consumers(found, deadline, TellConsumers(partition, offset))
@@ -156,9 +157,10 @@ class SubscriptionAdmin(AdminContext):
         return None
 
     def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
-        """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.
+        """Each partition's cursor with all of its holes, and their bytes on Kafka, as last saved; sends no request to
+        consumers.
 
-        With `fresh` live owners save first (`Timeout` when they do not answer).
+        With `fresh` live owners save first (`Timeout` when they do not reply).
         """
         deadline = self._deadline()
         found = self._kept_subscription(topic, subscription, deadline)
@@ -207,8 +209,8 @@ class SubscriptionAdmin(AdminContext):
         self._move(found, targets, deadline)
 
     def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
-        """By partition, why what is acknowledged above mark-delete cannot be read. Such a partition is not served until
-        `reset_cursor` or `clear_backlog`, which forget that."""
+        """The reasons, by partition, why acknowledgements above mark-delete cannot be read. Such a partition is not
+        served until `reset_cursor` or `clear_backlog`, which delete them."""
         deadline = self._deadline()
         return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
 
@@ -239,13 +241,13 @@ class SubscriptionAdmin(AdminContext):
     def compare_subscription(
         self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
     ) -> list[PartitionComparison]:
-        """Whether a subscription has acknowledged the same messages here and in another registered cluster, partition
-        by partition; live owners save first. Reads both logs from their starts.
-        `kafka_config`: librdkafka's options for that cluster on top of what is registered, above all secrets.
+        """Compares the acknowledged messages of a subscription here and in another registered cluster, partition by
+        partition; live owners save first. Reads both logs from their starts. `kafka_config`: librdkafka's options for
+        that cluster in addition to the registered ones, above all secrets.
 
         Raises:
             NotAllowedError: the cluster is not registered, or has no name of its own.
-            Timeout: an owner did not answer, or the logs could not be read in time.
+            Timeout: an owner did not reply, or the logs could not be read in time.
         """
         deadline = self._deadline()
         address = self.node.clusters.registry(deadline).remote(cluster)

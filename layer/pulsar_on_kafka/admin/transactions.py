@@ -66,7 +66,7 @@ class VerifiedBuffer:
 
     @property
     def harmful(self) -> tuple[BufferDifference, ...]:
-        """Those that are not explained by a transaction that is just being ended."""
+        """The differences that are not explained by a transaction that is being ended."""
         return tuple(difference for difference in self.differences if not difference.finding.is_harmless)
 
 
@@ -76,7 +76,7 @@ class BufferCheck:
     only what stays is a difference."""
 
     def __init__(self, node: Node, topic: Topic, progress: Callable[[int, int], None], deadline: Deadline) -> None:
-        """`progress` hears how many offsets of all are done."""
+        """`progress` receives the numbers of finished and of all offsets."""
         self._node = node
         self._topic = topic
         self._progress = progress
@@ -126,10 +126,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TransactionDetails:
-    """One transaction, and what is on record of it where it takes part.
+    """One transaction, and its records in its participants.
 
     Attributes:
-        left_ms: until it is aborted, of an open one; below 0: it should be by now (nobody serves its coordinator, or
+        left_ms: the time until an open one is aborted; below 0: it is overdue (no process runs its coordinator, or
             clocks differ).
         gone: partitions and subscriptions that were deleted since.
     """
@@ -143,7 +143,7 @@ class TransactionDetails:
 
 @raising_pulsar_errors
 class TransactionAdmin(AdminContext):
-    """Reading disturbs nobody and makes no topic: the answers are what stands in the logs at the time of the call.
+    """Reading changes nothing and creates no topic: the results are the state of the logs at the time of the call.
 
     A transaction is named by its `TxnId`, or as Pulsar prints it: `(most,least)`. Source of names: `Transactions` of
     Pulsar's Java admin client.
@@ -156,7 +156,7 @@ class TransactionAdmin(AdminContext):
         return self.node.looking.coordinators.ask_each(coordinators, coordinator_stats, deadline)
 
     def scale_transaction_coordinators(self, count: int) -> None:
-        """Have so many coordinators; processes that serve take new ones up within half a minute. Open transactions
+        """Raises the number of coordinators; serving processes take new ones up within half a minute. Open transactions
         keep theirs. Raises InvalidConfiguration: there are more now (there can never be fewer), or above 1,024.
 
         Source: `Transactions.scaleTransactionCoordinators`.
@@ -168,8 +168,8 @@ class TransactionAdmin(AdminContext):
         return self._ask(coordinator, coordinator_stats, self._deadline())
 
     def list_transactions(self, coordinator: int | None = None, *, finished: bool = False) -> list[TransactionInfo]:
-        """Those that are not finished, the oldest first; with `finished` also those that are and not forgotten (after a
-        minute). Ours, not Pulsar's. Raises as `get_coordinator_stats`."""
+        """Unfinished transactions, the oldest first; with `finished` also finished ones that are not forgotten (after a
+        minute). Not in Pulsar. Raises the errors of `get_coordinator_stats`."""
 
         def wanted(state: CoordinatorState) -> list[TransactionInfo]:
             return [transaction_info(each) for each in state.transactions() if finished or not each.finished]
@@ -177,7 +177,7 @@ class TransactionAdmin(AdminContext):
         return self._of_coordinators(coordinator, wanted)
 
     def get_slow_transactions(self, at_least_ms: int, coordinator: int | None = None) -> list[TransactionInfo]:
-        """Those that are not finished so long after they were opened, the oldest first. Raises as
+        """Transactions that are unfinished this long after they were opened, the oldest first. Raises the errors of
         `get_coordinator_stats`."""
         now_ms = self.node.clock.now_ms()
         return self._of_coordinators(coordinator, lambda state: slow_transactions(state, now_ms, at_least_ms))
@@ -200,7 +200,7 @@ class TransactionAdmin(AdminContext):
         return TransactionDetails(info, left_ms, buffers, pending_acks, (*gone, *gone_too))
 
     def get_transaction_buffer_stats(self, topic: str) -> list[PartitionBufferStats]:
-        """What the buffers of a topic's partitions have on record. Raises TopicNotFound."""
+        """The contents of the buffers of a topic's partitions. Raises TopicNotFound."""
         deadline = self._deadline()
         return self._buffer_stats(self._topic_around(topic, deadline), deadline)
 
@@ -216,7 +216,8 @@ class TransactionAdmin(AdminContext):
         )
 
     def get_pending_ack_stats(self, topic: str, subscription: str) -> list[PendingAckStats]:
-        """What transactions hold of a subscription, by partition. Raises TopicNotFound, SubscriptionNotFound."""
+        """The acknowledgements that transactions hold on a subscription, by partition. Raises TopicNotFound,
+        SubscriptionNotFound."""
         deadline = self._deadline()
         full, cursors = self._cursor_names(topic, subscription, deadline)
         return self.node.looking.pending_acks.ask(
@@ -241,10 +242,11 @@ class TransactionAdmin(AdminContext):
     def verify_transaction_buffer(
         self, topic: str, *, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[VerifiedBuffer]:
-        """Read each partition's data, rebuild its buffer from the markers there, and compare it with what is on record.
+        """Reads each partition's data, rebuilds its buffer from the markers there, and compares it with the recorded
+        one.
 
         Takes as long as reading all of the topic does; memory: bitmaps of the transactional records of one partition.
-        `progress` hears how many offsets of all are done. Ours, not Pulsar's. Raises TopicNotFound.
+        `progress` receives the numbers of finished and of all offsets. Not in Pulsar. Raises TopicNotFound.
         """
         with pulsar_errors():
             deadline = self._deadline()
@@ -254,13 +256,13 @@ class TransactionAdmin(AdminContext):
                 yield check.verified(partition)
 
     def abort_transaction(self, txn: TxnId | str) -> None:
-        """Have a transaction aborted, as its program or its time-out would: its messages are never seen, what it
-        acknowledged is delivered again. One that is aborted already stays so.
+        """Aborts a transaction, as its program or its time-out would: its messages are never delivered, and its
+        acknowledged messages are redelivered. An aborted one stays so.
 
         Raises:
-            TransactionNotFound: it never was, or it is over and forgotten.
+            TransactionNotFound: it never existed, or it ended and was forgotten.
             InvalidTxnStatusError: it is committed, or being committed.
-            Timeout: its coordinator did not answer in time; it may be aborted or not.
+            Timeout: its coordinator did not reply in time; it may be aborted or not.
             InvalidConfiguration: this is no id of a transaction.
         """
         wanted, deadline = _txn_id(txn), self._deadline()

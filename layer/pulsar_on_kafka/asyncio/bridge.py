@@ -64,14 +64,14 @@ class LoopCompletions:
         self._woken = False
 
     def put(self, complete: Complete, result: Result, value: Any) -> None:
-        """Have `complete(result, value)` called on the loop. Any thread; nothing happens once the loop is closed."""
+        """Calls `complete(result, value)` on the loop. From any thread; does nothing once the loop is closed."""
         self._done.append((complete, result, value))
         if self._woken:
             return
         self._woken = True
         try:
             self.loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:  # closed: nobody waits any more
+        except RuntimeError:  # closed: no task waits any more
             self._done.clear()
 
     def _drain(self) -> None:
@@ -101,7 +101,7 @@ class Bridge:
         self._in_order: ThreadPoolExecutor | None = None
 
     def completions(self) -> LoopCompletions:
-        """Those of the running loop. Another loop than at the last call gets its own."""
+        """The completions of the running loop. Another loop than at the last call gets its own."""
         loop = asyncio.get_running_loop()
         found = self._completions
         if found is None or found.loop is not loop:
@@ -118,7 +118,7 @@ class Bridge:
         return await self.outcome(self.start(function), undo)
 
     async def outcome(self, running: Future[T], undo: Callable[[T], object] | None = None) -> T:
-        """What `start` started gives. Cancelling and failures: as `call`."""
+        """The result of a future from `start`. Cancelling and failures: see `call`."""
         with asyncio_errors():
             try:
                 return await asyncio.shield(asyncio.wrap_future(running))
@@ -156,7 +156,7 @@ def _when_made(running: Future[T], undo: Callable[[T], object]) -> None:
 
 
 class FairSemaphore:
-    """Room for `limit` messages, given out in the order it was asked for. On one loop.
+    """Room for `limit` messages, granted in the order of the requests. On one loop.
 
     `asyncio.Semaphore` does the same; a thousand releases in one turn of the loop take it half a million steps.
     """

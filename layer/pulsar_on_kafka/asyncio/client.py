@@ -93,10 +93,10 @@ class Client(OfOneProcess):
 
     @takes(ProducerDefaults)
     async def create_producer(self, options: ProducerDefaults) -> Producer:
-        """A producer of `topic`, which is made if it does not exist. It batches unless told otherwise.
+        """A producer of `topic`, which is created if it does not exist. It batches by default.
 
         Raises:
-            PulsarException: `error()` says why.
+            PulsarException: `error()` returns the reason.
             ValueError: batching and chunking together, or an argument of a wrong type.
         """
 
@@ -114,11 +114,11 @@ class Client(OfOneProcess):
     async def subscribe(self, options: ConsumerDefaults) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
-        With `is_pattern_topic` the topic is a regular expression. What is given by keyword only is ours, as in
-        `pulsar_on_kafka.Client`.
+        With `is_pattern_topic` the topic is a regular expression. Keyword-only arguments are not in the official
+        client, as in `pulsar_on_kafka.Client`.
 
         Raises:
-            PulsarException: `error()` says why.
+            PulsarException: `error()` returns the reason.
             ValueError: an argument of a wrong type, or a list of topics as a pattern.
         """
         topic = options.topic
@@ -141,10 +141,10 @@ class Client(OfOneProcess):
         return await self._bridge.call(lambda: self._client.get_topic_partitions(topic))
 
     async def new_transaction(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Transaction:
-        """Begin a transaction; the client must have been made with `enable_transaction=True`.
+        """Begins a transaction; the client must have been created with `enable_transaction=True`.
 
         Raises:
-            PulsarException: `error()` says why.
+            PulsarException: `error()` returns the reason.
         """
         return Transaction(await self._bridge.call(lambda: self._client.new_transaction(timeout_ms)), self._bridge)
 
@@ -160,6 +160,6 @@ class Client(OfOneProcess):
             self._bridge.close()
 
     def shutdown(self) -> None:
-        """`close` that blocks, may be called again, and tells of failures only in the log."""
+        """Closes the client and blocks; may be called again, and only logs failures."""
         self._client.shutdown()
         self._bridge.close()

@@ -25,8 +25,9 @@ _MESSAGES_A_TURN: Final = 16
 class _Ahead(NamedTuple):
     message: Message
     forgotten: int
-    """What `PartitionAcks.forgotten` was just after the message left the inbox. Once it is more the message comes again
-    from where the subscription was set to; what came after that has the new number, and is not lost."""
+    """The value of `PartitionAcks.forgotten` when the message left the inbox. Once it is higher, the message is
+    redelivered from the position to which the subscription was set; later messages have the new number, and are not
+    lost."""
 
 
 def _ahead(message: Message) -> _Ahead:
@@ -42,8 +43,8 @@ class Consumer(OfOneProcess):
         self._waiting: deque[asyncio.Future[Message]] = deque()
         """Receives that wait, in the order of their calls; cancelled ones are passed over."""
         self._asked = 0
-        """Messages that the blocking consumer was asked for and has not given. Never more than receives waited at a
-        time: a cancelled one leaves its request to the next."""
+        """Messages that were requested from the blocking consumer and not delivered. Never more than receives waited at
+        a time: a cancelled one leaves its request to the next."""
         self._ahead: deque[_Ahead] = deque()
         """Messages that came when their receives were cancelled, in order; at most `_asked` ever was."""
         self._at_once = 0
@@ -90,7 +91,7 @@ class Consumer(OfOneProcess):
             message, forgotten = self._ahead.popleft()
             if message.feed.slot.forgotten == forgotten:
                 return message
-        if self._asked:  # the next one goes to who asked before, or is on its way to us already
+        if self._asked:  # the next message goes to an earlier request, or is on its way already
             return None
         try:
             return self._consumer.receive(0)
@@ -100,7 +101,7 @@ class Consumer(OfOneProcess):
             raise as_asyncio(error) from error
 
     def _came(self, result: Result, came: _Ahead | None) -> None:
-        """On the loop: what the blocking consumer was asked for is there, or it failed."""
+        """Handles, on the loop, the message or failure of a request to the blocking consumer."""
         self._asked -= 1
         received = self._first_waiting()
         if received is not None:
@@ -109,7 +110,8 @@ class Consumer(OfOneProcess):
             self._ahead.append(came)
 
     def _put_back(self, ahead: _Ahead) -> None:
-        """To whoever waits, or before what came after it (several receives may be cancelled, the first one first)."""
+        """Passes it to a waiting receive, or puts it before later messages (several receives may be cancelled, the
+        first one first)."""
         received = self._first_waiting()
         if received is not None:
             received.set_result(ahead.message)
@@ -159,30 +161,31 @@ class Consumer(OfOneProcess):
             self._consumer.acknowledge_cumulative(message)
 
     async def _held(self, txn: Transaction, begin: Callable[[], AckUnderWay]) -> None:
-        """Return when a transaction holds what `begin` asks it to. A thread is needed for asking only: however many are
-        asked at once, they are answered together. A cancelled await does not take back what was asked."""
+        """Returns when a transaction holds the acknowledgement of `begin`. Only the request needs a thread: concurrent
+        ones are answered together. A cancelled await does not withdraw the request."""
         under_way = await self._bridge.outcome(txn._begins(self._bridge.start(begin)))
         answer = asyncio.wrap_future(under_way.answer)
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # `wait` raises it, if anybody does
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # `wait` raises it, if it is called
         await asyncio.wait([answer], timeout=under_way.deadline.remaining_s())
         with asyncio_errors():
             under_way.wait()
 
     async def negative_acknowledge(self, message: Message | MessageId | NativeMessageId) -> None:
-        """Have this message delivered again after the negative-ack delay; on a closed consumer nothing."""
+        """Requests redelivery of this message after the negative-ack delay; does nothing on a closed consumer."""
         with asyncio_errors():
             self._consumer.negative_acknowledge(message._msg_id if isinstance(message, MessageId) else message)
 
     async def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """Have a copy of this message delivered after `delay_ms`, and acknowledge the message. Ours.
+        """Sends a copy of this message that is delivered after `delay_ms`, and acknowledges the message. Not in the
+        official client.
 
         Raises:
-            PulsarException: as the blocking consumer's `reconsume_later`.
+            PulsarException: see the blocking consumer's `reconsume_later`.
         """
         await self._bridge.call(lambda: self._consumer.reconsume_later(message, delay_ms, properties))
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything that this consumer has not acknowledged delivered again, now."""
+        """Requests redelivery of all unacknowledged messages of this consumer, now."""
         self._ahead.clear()
         with asyncio_errors():
             self._consumer.redeliver_unacknowledged_messages()

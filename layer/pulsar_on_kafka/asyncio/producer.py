@@ -21,8 +21,8 @@ from pulsar_on_kafka.exceptions import Result
 class Producer(OfOneProcess):
     """Publishes to one topic, from one event loop. Source: `pulsar.asyncio.Producer`.
 
-    `room` bounds the messages under way when sends shall wait for room (`block_if_queue_full`): the task waits, the
-    loop goes on. Differs from Pulsar: there such a send blocks the whole loop.
+    `room` bounds the messages under way when sends wait for room (`block_if_queue_full`): the task waits, the loop
+    continues. Differs from Pulsar: there such a send blocks the whole loop.
     """
 
     def __init__(self, producer: BlockingProducer, bridge: Bridge, room: FairSemaphore | None) -> None:
@@ -45,13 +45,13 @@ class Producer(OfOneProcess):
         *,
         txn: Transaction | None = None,
     ) -> MessageId:
-        """Send one message and wait until it is stored. Tasks that send without waiting for each other share
-        batches. A send that is cancelled while it waits has perhaps been, or will perhaps be, stored.
+        """Sends one message and waits until it is stored. Tasks that send concurrently share batches. A send that is
+        cancelled while it waits may be stored or not.
 
-        In a transaction (`txn`) the message goes in a record of its own, and nobody sees it before the commit.
+        In a transaction (`txn`) the message has a record of its own, and is invisible before the commit.
 
         Raises:
-            PulsarException: `error()` says why.
+            PulsarException: `error()` returns the reason.
         """
         completions = self._bridge.completions()
         stored: asyncio.Future[Any] = completions.loop.create_future()
@@ -126,10 +126,10 @@ class Producer(OfOneProcess):
 
 
 def _send_or(refuse: Callable[[Result, Any], None], send: Callable[[], None], begun: Future[None]) -> None:
-    """Send, in some thread, and have the loop hear why not."""
+    """Sends, in some thread, and passes a refusal to the loop."""
     try:
         send()
-    except Exception as refused:  # the loop hears it
+    except Exception as refused:  # passed to the loop
         refuse(Result.UnknownError, refused)
     finally:
         begun.set_result(None)

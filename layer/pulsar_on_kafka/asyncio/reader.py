@@ -71,7 +71,7 @@ class Reader(OfOneProcess):
             return error
 
     async def has_message_available(self) -> bool:
-        """Whether `read_next` has a message to give without waiting for one to be sent."""
+        """Whether `read_next` has a message without waiting for one to be sent."""
         left = self._under_way
         if left is not None and left.done() and isinstance(left.result(), Message):
             return True

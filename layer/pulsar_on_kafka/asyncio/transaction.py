@@ -48,10 +48,10 @@ class Transaction(OfOneProcess):
         return self._transaction.state
 
     async def commit(self) -> None:
-        """Make everything in it visible at once; what is under way in it is waited for.
+        """Makes everything in it visible at once, after waiting for operations under way.
 
         Raises:
-            PulsarException: `error()` says why; see `pulsar_on_kafka.Transaction.commit`.
+            PulsarException: `error()` returns the reason; see `pulsar_on_kafka.Transaction.commit`.
         """
         await self._end(self._transaction.commit)
 

@@ -17,17 +17,17 @@ from pulsar_on_kafka.base.listener import Listener
 from pulsar_on_kafka.base.worker import aside
 
 ASKER_S: Final = 10.0
-"""How long whoever asks may take to say what."""
+"""The time-out for a client's request."""
 _MAX_CONNECTIONS: Final = 200
-"""Others are told to come again."""
+"""The limit of connections; others get 503."""
 _MAX_OPEN: Final = 2 * _MAX_CONNECTIONS
-"""With so many a connection is closed at once."""
+"""The number of open connections from which on a new one is closed at once."""
 _ENDING_S: Final = 2
 _IDLE_S: Final = 30
 
 
 class _Server(uvicorn.Server):
-    """Says when it serves, or has given up."""
+    """A server that reports when it serves, or has failed to start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -109,7 +109,7 @@ class HttpProtocol(H11Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens; `option` is what says the port on the command line."""
+    """The address of a server; `option` is the command-line option of the port."""
 
     host: str
     port: int
@@ -117,8 +117,8 @@ class Address:
 
 
 class AsgiServer:
-    """Listens from when it is made until `close`. Memory: 200 connections at most, others get 503, and what `Listener`
-    says."""
+    """A server that listens from its constructor until `close`. Memory: 200 connections at most, others get 503, and
+    see `Listener`."""
 
     def __init__(self, name: str, address: Address, app: Any, tls: ServerTls, **more: Any) -> None:
         """Port 0 is a free one; `name` is the thread's; `more` is for uvicorn.

@@ -56,24 +56,24 @@ class Moment(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """A broker's time: what to add to the monotonic clock, in milliseconds, and when the broker was heard."""
+    """A broker's time: the difference to the monotonic clock, in milliseconds, and the time of the reply."""
 
     ahead_ms: float
     at: Moment
 
 
 class ClusterClock:
-    """The brokers' wall clock, which judges every time that another process or a broker wrote.
+    """The brokers' wall clock, the reference for every time that another process or a broker wrote.
 
-    Answers to appends tell the brokers' time. Before the first answer, and after the machine slept or its clock was
-    set, `now_ms` requests an answer by `ask`. Where none comes, the last answer counts, or before the first one this
-    machine's clock.
+    Replies to appends contain the brokers' time. Before the first reply, and after the machine slept or its clock was
+    set, `now_ms` requests a reply by `ask`. Without one, the last reply counts, or before the first one this machine's
+    clock.
 
-    Thread-safe. The clock lags by what the answer took; the least lag of the last minute counts.
+    Thread-safe. The clock lags by the latency of the reply; the least lag of the last minute counts.
     """
 
     def __init__(self, machine: Clock, ask: Callable[[], object] = lambda: None) -> None:
-        """`ask` has a broker store something, so that `heard` is called; it may raise LayerError, and takes some
+        """`ask` lets a broker store a record, so that `heard` is called; it may raise LayerError, and takes some
         seconds at most."""
         self.machine = machine
         self._ask = ask
@@ -83,7 +83,7 @@ class ClusterClock:
 
     @property
     def is_known(self) -> bool:
-        """A broker was heard, and neither of the machine's clocks has stepped since."""
+        """Whether a broker has replied, and neither of the machine's clocks has stepped since."""
         return self._current() is not None
 
     def heard(self, stamped_ms: int) -> None:
@@ -119,15 +119,16 @@ class ClusterClock:
         return None if stepped else heard
 
     def _learn(self) -> None:
-        """One thread asks, others wait for the answer; what `ask` itself calls sees the machine's clock."""
+        """Requests the time in one thread, while others wait for the reply; calls inside of `ask` use the machine's
+        clock."""
         with self._asking:
             if self._current() is not None or self.machine.monotonic() < self._ask_next_s:
                 return
-            self._ask_next_s = float("inf")  # `ask` itself does not ask
+            self._ask_next_s = float("inf")  # `ask` itself must not request the time
             try:
                 self._ask()
             except LayerError as failure:
-                _log.warning("no broker told the time, this machine's clock counts: %s", failure)
+                _log.warning("no broker reported the time, this machine's clock counts: %s", failure)
             finally:
                 failed = self._current() is None
                 self._ask_next_s = self.machine.monotonic() + _ASK_RETRY_INTERVAL_S if failed else float("-inf")

@@ -50,7 +50,7 @@ class CommandQueue:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def run(self, command: Callable[[], _T]) -> Future[_T]:
-        """Have `command` executed by the serving thread."""
+        """Executes `command` in the serving thread."""
         future: Future[_T] = Future()
         self._commands.append(_Command(future, command))
         self._wake.set()
@@ -73,11 +73,11 @@ class CommandQueue:
         return found
 
     def prepare_to_wait(self) -> None:
-        """From now on `wake` ends the wait, also one that begins only afterwards."""
+        """Prepares a wait: from now on `wake` ends it, even before it begins."""
         self._waiting = True
 
     def wait(self, seconds: float) -> None:
-        """Until something wakes; not at all while a command waits."""
+        """Waits until a wake-up; not at all while a command waits."""
         if not self._commands:
             self._wake.wait(seconds)
 
@@ -86,7 +86,7 @@ class CommandQueue:
         self._waiting = False
 
     def close(self, reason: Callable[[], Exception]) -> None:
-        """Nobody serves any more: every command waiting, and every later one, fails with a new `reason`."""
+        """Ends the service: every waiting command, and every later one, fails with a new `reason`."""
         self._refusal = reason
         self._refuse(reason)
 
@@ -113,7 +113,7 @@ def outcome(future: Future[_T], deadline: Deadline, what: str) -> _T:
 
 
 def settle(answer: Future[None], failure: BaseException | None) -> None:
-    """Done, or failed; nothing where nobody waits any more."""
+    """Completes or fails the answer; does nothing for a cancelled one."""
     if not answer.set_running_or_notify_cancel():
         return
     if failure is None:

@@ -1,8 +1,8 @@
-"""Three families of errors, told apart by what the caller can do.
+"""Three families of errors, by the caller's options.
 
-*Refused*: not legal now; retrying changes nothing. *Corrupt*: a record or id cannot be read; whoever owns the state
-stops, because a skipped record is silent data loss. *Store*: Kafka said no.
-`sending.official_errors` translates them into the exceptions that a Pulsar program catches.
+*Refused*: not legal now; retrying changes nothing. *Corrupt*: a record or id cannot be read; the owner of the state
+stops, because a skipped record is silent data loss. *Store*: Kafka refused or failed. `sending.official_errors`
+translates them into the exceptions that a Pulsar program catches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LayerError(Exception):
 
 
 class Refused(LayerError):
-    """Not legal in the present state; the message names entity, state and wish."""
+    """Not legal in the present state; the message names entity, state and request."""
 
 
 class InvalidOption(Refused):
@@ -52,11 +52,11 @@ class AlreadyExists(Refused):
 
 
 class SubscriptionBusy(Refused):
-    """Somebody else holds the subscription in a way that excludes this consumer."""
+    """Another consumer or operation holds the subscription exclusively."""
 
 
 class HashRangeConflict(Refused):
-    """A Key_Shared consumer asks for hash ranges that it cannot have."""
+    """A Key_Shared consumer requests hash ranges that are not available."""
 
 
 class ProducerNameTaken(Refused):
@@ -68,7 +68,7 @@ class ProducerExcluded(Refused):
 
 
 class ProducerOvertaken(ProducerExcluded):
-    """An exclusive producer that comes again cannot have the topic ever: another one has had it since."""
+    """A reconnecting exclusive producer can never have the topic: another one has had it since."""
 
 
 class BacklogQuotaHolds(Refused):
@@ -148,11 +148,11 @@ class UnreadableSchemas(Corrupt):
 
 
 class StoreError(LayerError):
-    """Kafka could not do what was asked."""
+    """Kafka could not execute the request."""
 
 
 class TooManyHandles(StoreError):
-    """This process has as many librdkafka handles as it may; another time it may have room."""
+    """This process has its maximum of librdkafka handles; a retry may succeed."""
 
 
 class ConnectFailed(StoreError):
@@ -204,7 +204,7 @@ class CommitOutcomeUnknown(StoreError):
 
 
 class Fenced(StoreError):
-    """Somebody else owns this now: stop serving."""
+    """Another process owns this now: stop serving."""
 
 
 class OffsetsUnsettled(StoreError):
@@ -212,11 +212,11 @@ class OffsetsUnsettled(StoreError):
 
 
 class TransactionCoordinatorNotFound(StoreError):
-    """Nobody that can be reached serves this coordinator now. What was asked was certainly not done."""
+    """No reachable process serves this coordinator now. The request was certainly not executed."""
 
 
 class TransactionOutcomeUnknown(StoreError):
-    """A transaction's end was asked for, and perhaps decided: ask again for the same end."""
+    """A transaction's end was requested, and perhaps decided: request the same end again."""
 
 
 class OffsetOutOfRange(StoreError):
@@ -224,4 +224,4 @@ class OffsetOutOfRange(StoreError):
 
 
 class DeadlineExceeded(StoreError):
-    """Time ran out; the message says what was waited for."""
+    """The deadline passed; the message names the awaited event."""

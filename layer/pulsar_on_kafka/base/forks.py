@@ -21,11 +21,11 @@ _T = TypeVar("_T")
 _log: Final = logging.getLogger(__name__)
 
 _OPENED: Final[dict[int, ref[Any]]] = {}
-"""By `id`: a program's subclass may have `__eq__` and no `__hash__`."""
+"""Objects by `id`: a program's subclass may have `__eq__` and no `__hash__`."""
 _LOCKS: Final[WeakSet[Any]] = WeakSet()
 _AFTER_FORK: Final[list[Callable[[], None]]] = []
 _LEFT_TO_PARENT: Final[dict[type, type]] = {}
-"""By the class of an object, the one that it has in the child."""
+"""The class of an object in the child, by its class in the parent."""
 
 
 class OfOneProcess:
@@ -40,7 +40,8 @@ class OfOneProcess:
 
 
 def process_lock() -> threading.Lock:
-    """A lock of a module, or of an object that a child goes on using: it is free there, whoever held it at the fork."""
+    """A lock of a module, or of an object that a child continues to use: it is free there, whichever thread held it at
+    the fork."""
     lock = threading.Lock()
     _LOCKS.add(lock)
     return lock
@@ -70,7 +71,7 @@ def _leave_to_parent() -> None:
 
 
 def _refuse_calls(inherited: object) -> None:
-    """Have an object refuse everything. A program's subclass that cannot be derived from is passed over."""
+    """Makes an object refuse all calls. A program's subclass that cannot be derived from is skipped."""
     for opened in type(inherited).__mro__:
         try:
             object.__setattr__(inherited, "__class__", _class_in_child(opened))
@@ -108,7 +109,7 @@ def _text(inherited: object) -> str:
 
 
 def _exit(inherited: object, kind: type[BaseException] | None, *_: object) -> None:
-    """An exception that leaves a `with`, the child's `SystemExit` for one, goes on as it is."""
+    """Passes an exception that leaves a `with`, such as the child's `SystemExit`, on unchanged."""
     if kind is None:
         _refuse(inherited)
 

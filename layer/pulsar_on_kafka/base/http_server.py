@@ -30,7 +30,7 @@ MAX_ANSWERED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """How a server encrypts its connections.
+    """TLS settings of a server.
 
     Args:
         certificate, key: PEM files; '' for plain text. The key may be in the certificate's file.
@@ -56,11 +56,11 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class HttpGuard(ServerTls):
-    """The guard of an HTTP server requires a token of those who ask, and encrypts the connections.
+    """The guard of an HTTP server requires a token from clients, and encrypts the connections.
 
     Args:
-        token: whoever asks has to say `Authorization: Bearer <token>`; '' lets everybody ask.
-        open_paths: these everybody may ask.
+        token: requests need `Authorization: Bearer <token>`; '' admits all.
+        open_paths: these need no token.
     """
 
     token: str = field(default="", repr=False)
@@ -75,7 +75,7 @@ class HttpGuard(ServerTls):
             said = str(environ.get("HTTP_AUTHORIZATION", "")).encode("utf-8", "replace")
             if environ.get("PATH_INFO", "") in self.open_paths or hmac.compare_digest(said, wanted):
                 return app(environ, start_response)
-            reason = {"reason": "this service wants its token: Authorization: Bearer ..."}
+            reason = {"reason": "this service requires its token: Authorization: Bearer ..."}
             return answered("401 Unauthorized", reason, start_response)
 
         return guarded
@@ -93,7 +93,7 @@ def read_token(path: str) -> str:
 
 
 OPEN: Final = HttpGuard()
-"""Plain HTTP, for everybody who reaches it."""
+"""Plain HTTP, for every client that reaches it."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -106,7 +106,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[socket.socket, float] = {}
-        """Those that have not sent a request's head, the oldest first, and since when."""
+        """Connections without a complete request head, the oldest first, with the time since when."""
         self._answered: set[socket.socket] = set()
         super().__init__(*arguments, **options)
 
@@ -146,7 +146,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 def _cut(connection: socket.socket) -> None:
-    """End a connection; the thread that reads from it goes on, and ends."""
+    """Ends a connection; its reading thread notices, and ends."""
     with suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
@@ -162,7 +162,7 @@ class _Handler(WSGIRequestHandler):
         try:
             super().handle()
         except (ssl.SSLError, TimeoutError, ConnectionError):
-            return  # whoever it was speaks no TLS, or went away
+            return  # the client speaks no TLS, or disconnected
 
     def parse_request(self) -> bool:
         server: Any = self.server
@@ -202,7 +202,7 @@ class HttpServer:
 
 
 def answered(status: str, said: object, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """`said` as JSON; `status` as `200 OK`."""
+    """The JSON response of `said`; `status` as `200 OK`."""
     body = json.dumps(said, indent=1).encode() + b"\n"
     start_response(
         status,

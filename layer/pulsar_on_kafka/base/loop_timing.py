@@ -32,7 +32,7 @@ class Turns:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A turn, which has failed when it ends with an exception; that goes on to the caller."""
+        """Times a turn, which has failed when it ends with an exception; the caller gets the exception."""
         begun_s = self._now_s()
         with self._lock:
             self._begun_s = begun_s

@@ -1,8 +1,8 @@
-"""Plain numbers that the services add to, a batch at a time, and that are read when somebody asks.
+"""Plain numbers that the services increase, a batch at a time, and that are read on demand.
 
-Every number has one writer: the member's or reader's thread, or the thread that serves a producer's reports. Who asks
-takes them as they are, so that two of one moment may be a batch apart.
-Memory: one object for each topic and each subscription that this process ever used on the cluster.
+Every number has one writer: the member's or reader's thread, or the thread that serves a producer's reports. Reads take
+no lock, so that two numbers of one moment may be a batch apart. Memory: one object for each topic and each subscription
+that this process ever used on the cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Latencies:
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, how many were at most that), as Prometheus wants it."""
+        """(upper bound, number of values up to it), as Prometheus requires."""
         return self._with(map(str, self._bounds_s))
 
     def cumulative_ms(self) -> list[tuple[str, float]]:
@@ -118,7 +118,7 @@ C = TypeVar("C", SendCounts, ReadCounts)
 
 
 class _Sum(Generic[U, C]):
-    """What those that are open count, and what those that were closed have counted. Thread-safe."""
+    """The sum of the counts of open and of closed objects. Thread-safe."""
 
     def __init__(self, counted: Callable[[U], C], nothing: C) -> None:
         self._counted: Callable[[U], C] = counted
@@ -197,7 +197,7 @@ class CoordinatorMeter:
 
 
 class Meters:
-    """Those of one cluster."""
+    """The meters of one cluster."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicMeter] = {}
@@ -218,7 +218,7 @@ class Meters:
         return self._coordinators.setdefault(number, CoordinatorMeter())
 
     def coordinators(self) -> list[tuple[int, CoordinatorMeter]]:
-        """Those that this process ever served."""
+        """The meters of coordinators that this process ever served."""
         return sorted(self._coordinators.items(), key=lambda item: item[0])
 
     def topics(self) -> list[tuple[str, TopicMeter]]:

@@ -38,7 +38,7 @@ def raise_open_file_limit() -> None:
 
 
 def open_files() -> tuple[int, int] | None:
-    """(open files, soft limit) of this process; None where the system does not tell."""
+    """(open files, soft limit) of this process; None where the system does not report them."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""Processes and their group memberships: who is certainly gone, before Kafka's session time-out says so."""
+"""Processes and their group memberships: detects dead processes before Kafka's session time-out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _lock: Final = process_lock()
 
 
 def this_process() -> str:
-    """Host, process id, start time, boot id and namespaces: enough to know later, on the same machine, that it is dead.
+    """Host, process id, start time, boot id and namespaces: enough to detect later, on the same machine, that it is
+    dead.
 
-    Where `/proc` does not show this process under its own id the last part is empty, and nobody judges it.
+    Where `/proc` does not show this process under its own id the last part is empty, and its death cannot be detected.
     """
     pid = os.getpid()
     return f"{socket.gethostname()}:{pid}:{_started(pid)}:{_machine(pid)}"
@@ -35,8 +36,8 @@ def this_process() -> str:
 def is_dead_process(process: str) -> bool:
     """True only when it ran on this machine, in the PID namespace of this process, and is certainly gone.
 
-    What was written before boot id and namespace were part of it (`host:pid:start`) tells too little to say so: the
-    same host name and another PID namespace (containers with the host's network, a host name that is set) look alike.
+    Names without boot id and namespace, from earlier versions (`host:pid:start`), are not sufficient: the same host
+    name and another PID namespace (containers with the host's network, a configured host name) look alike.
     """
     _, _, rest = process.partition(":")
     pid, _, rest = rest.partition(":")
@@ -48,14 +49,14 @@ def is_dead_process(process: str) -> bool:
 
 
 def is_of_this_machine(process: str) -> bool:
-    """It ran on this machine since its boot, in the PID namespace of this process."""
+    """Whether it ran on this machine since its boot, in the PID namespace of this process."""
     host, _, rest = process.partition(":")
     machine = rest.rpartition(":")[2]
     return bool(machine) and host == socket.gethostname() and machine == _machine(os.getpid())
 
 
 def member_client_id(base: str, session: str) -> str:
-    """Client id of a group member: unique for its session, and tells its process."""
+    """Client id of a group member: unique for its session, with the name of its process."""
     return f"{base}-{session[:12]}@{this_process()}"
 
 
@@ -66,19 +67,19 @@ STAND_IN: Final = "pok-stand-in"
 
 
 def stands_in(client_id: str) -> bool:
-    """Whether a member of such a group is a client's process. Whoever is not is a service."""
+    """Whether a member of such a group is a client's process. All others are services."""
     return client_id.startswith(f"{STAND_IN}-")
 
 
 def process_of(client_id: str) -> str:
-    """The name that `this_process` gave a member's process; '' for a client id that does not tell."""
+    """The `this_process` name in a member's client id; '' without one."""
     return client_id.partition("@")[2]
 
 
 def membership_ended(client_id: str) -> None:
-    """This process closed that member and serves nothing by it any more.
+    """Records that this process closed that member and no longer serves by it.
 
-    The group may show it for a while: a member that is closed while it joins cannot say good-bye.
+    The group may show it for a while: a member that is closed while it joins cannot send LeaveGroup.
     """
     with _lock:
         _over.append(client_id)
@@ -97,8 +98,8 @@ def is_over(client_id: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _machine(own_pid: int) -> str:
-    """This boot of the machine, and the namespaces that process ids and start times are counted in; '' where they
-    cannot be told, or `/proc` shows those of another namespace."""
+    """This boot of the machine, and the namespaces of its process ids and start times; '' where they are unknown, or
+    `/proc` shows those of another namespace."""
     namespaces = Path("/proc/self/ns")
     try:
         if str(Path("/proc/self").readlink()) != str(own_pid):

@@ -46,7 +46,7 @@ _made_here: Final = threading.local()
 
 
 def _callbacks() -> list[Callbacks]:
-    """Those that the calling thread makes; several where one has led to another."""
+    """The callbacks of the calling thread; several where one has led to another."""
     try:
         found: list[Callbacks] = _made_here.callbacks
     except AttributeError:
@@ -80,8 +80,8 @@ class ReentryGuard:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """For a block without any call: no signal handler comes between its statements (CPython runs them after calls
-        and at loops). Such a block needs no refusal."""
+        """A lock for a block without any call: no signal handler runs between its statements (CPython runs them after
+        calls and at loops). Such a block needs no refusal."""
         _GUARDS.add(weakref.ref(self, _GUARDS.discard))
 
     def __enter__(self) -> None:
@@ -95,10 +95,10 @@ class ReentryGuard:
 
 
 def check_may_wait() -> None:
-    """To be called before the main thread waits for other threads of this package, which may need what it holds.
+    """Call it before the main thread waits for other threads of this package, which may need its locks.
 
     Raises:
-        Refused: it holds a `ReentryGuard`, so a signal handler has interrupted it there.
+        Refused: the main thread holds a `ReentryGuard`, so a signal handler has interrupted it there.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return

@@ -26,10 +26,10 @@ class RoleName(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorState:
-    """A topic that this process copies to another cluster. `waits_for` says why it does not now; '' while it does.
+    """A topic that this process copies to another cluster. `waits_for` is the reason of a pause; '' while it copies.
 
     `records`, `bytes` and `failures` only go up; `under_way` were sent and are not answered; `behind` are records up to
-    the log's end, as Kafka last told it, of the partitions that this process copies.
+    the log's end, as Kafka last reported it, of the partitions that this process copies.
     """
 
     topic: str
@@ -50,10 +50,10 @@ class RoleState:
         joined: Kafka's group has answered with this process's share (which may be nothing), or with a refusal.
         partitions: the share now.
         dead: names of threads that should be alive and are not.
-        turns: of each kind of work that is done in turns, by its name.
+        turns: the turns of each kind of work, by its name.
         written: records that were written, tombstones among them, by kind of work.
-        deletions: events that asked for a ledger to be deleted, by what became of them (`DeletionWorker.counts`).
-        replicators: what is copied to other clusters, in no order.
+        deletions: requests to delete a ledger, by their outcome (`DeletionWorker.counts`).
+        replicators: copies to other clusters, in no order.
     """
 
     name: str
@@ -83,7 +83,7 @@ class RoleState:
 
 class RunsRoles(Protocol):
     def states(self) -> Sequence[RoleState]:
-        """In no order; nothing while none runs."""
+        """The states of the running roles, in no order."""
         ...
 
     def close(self, deadline: Deadline) -> None:

@@ -41,13 +41,12 @@ class Scheduler:
         self._closed = False
 
     def call_at(self, due_s: float, action: Callable[[], None]) -> None:
-        """Have `action` called once, not before `due_s`. It should be quick. Where this is closed the caller makes the
-        call, at once."""
+        """Calls `action` once, not before `due_s`. It should be quick. After `close` the caller runs it at once."""
         if not self._added(due_s, action, 0.0):
             action()
 
     def every(self, interval_s: float, action: Callable[[], None]) -> None:
-        """Have `action` called every `interval_s` seconds, first after one of them; nothing is where this is closed."""
+        """Calls `action` every `interval_s` seconds, first after one interval; never after `close`."""
         self._added(time.monotonic() + interval_s, action, interval_s)
 
     def cancel(self, action: Callable[[], None]) -> None:
@@ -88,7 +87,7 @@ class Scheduler:
                 call.action()
             except LayerError as failure:  # the next time may be better
                 _log.warning("thread=%s %s", self._name, failure)
-            except Exception:  # everybody else's calls go on
+            except Exception:  # other calls continue
                 _log.exception("thread=%s a call failed", self._name)
 
     def _next(self) -> _Call | None:

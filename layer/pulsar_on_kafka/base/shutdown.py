@@ -1,4 +1,4 @@
-"""Lifetimes: what a `with` starts and stops, and a program that is told to stop."""
+"""Lifetimes: resources of a `with` block, and a program that is told to stop."""
 
 from __future__ import annotations
 

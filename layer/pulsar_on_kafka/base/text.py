@@ -9,5 +9,5 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def eighths(share: float) -> int:
-    """Of a thing that is drawn, 0 to 8: 8 only where the share is all of it, and 0 only where it is nothing."""
+    """The share of a drawn thing in eighths, 0 to 8: 8 only for a full share, and 0 only for an empty one."""
     return 8 if share >= 1 else 0 if share <= 0 else max(1, min(7, round(share * 8)))

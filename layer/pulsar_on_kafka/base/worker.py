@@ -1,6 +1,6 @@
-"""Threads run as workers: one that works until it is closed, one that takes what is put, and one for a single call.
+"""Threads run as workers: one that works until it is closed, one that takes queued items, and one for a single call.
 
-Nobody else begins a thread (`tests/unit/test_import_rules.py`), so what happens when work fails is the same everywhere.
+No other module begins a thread (`tests/unit/test_import_rules.py`), so failures of work are handled in one way.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pulsar_on_kafka.base.loop_timing import Turns
 _log: Final = logging.getLogger(__name__)
 
 FORBIDDEN_RETRY_INTERVAL_S: Final = 30.0
-"""The pause, at least, after work that a missing right has kept from being done: nobody grants within a second."""
+"""The shortest pause after work that failed for a missing right: rights are not granted within a second."""
 
 _T = TypeVar("_T")
 
 
 def check_threads() -> None:
-    """To be called before this package begins threads.
+    """Call it before this package begins threads.
 
     Raises:
-        NotSupportedYet: gevent has put greenlets in their place: one call that waits in librdkafka would stop them all.
+        NotSupportedYet: gevent has replaced them by greenlets: one call that waits in librdkafka would stop them all.
     """
     patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
     if patched is not None and (patched("threading") or patched("queue")):
@@ -59,9 +59,9 @@ def _nothing() -> None:
 
 
 class Worker:
-    """A thread that does its work again and again until it is closed: nothing that the work raises ends it.
+    """A thread that repeats its work until it is closed: no error of the work ends it.
 
-    What fails is said once for each kind of failure, and again when it has worked meanwhile. Thread-safe.
+    Each kind of failure is logged once, and again after a success in between. Thread-safe.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Worker:
         last: Callable[[], object] = _nothing,
         expected: tuple[type[Exception], ...] = (LayerError,),
     ) -> None:
-        """`work` gives the seconds until it is done again, infinity for not before `wake`; it is done first after
-        `first_s`. `failing` is what the log says when it raises. `last` is done by the thread before it ends, also when
-        it was told to before it came to work. What is not `expected` to be raised is logged with its traceback."""
+        """`work` returns the seconds until its next call, infinity for not before `wake`; the first call follows
+        `first_s`. `failing` is the log message of an error. `last` runs in the thread before it ends, even if it was
+        told to end before its first work. Errors that are not `expected` are logged with their traceback."""
         self._work = work
         self._failing = failing
         self._first_s = first_s
@@ -85,7 +85,7 @@ class Worker:
         self._last = last
         self._expected = expected
         self.turns = Turns()
-        """Of work that is done in turns, which begins them itself."""
+        """The turns of work that is done in turns, which begins them itself."""
         self._pause_s = 0.0
         self._told = ""
         self._begun = threading.Lock()
@@ -94,7 +94,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin, when everything is there that the work needs; does nothing when it has begun, or was told to end."""
+        """Begins, when everything that the work needs exists; does nothing after a beginning, or a request to end."""
         with self._begun:
             if self._thread.ident is None and not self.ended:
                 self._thread.start()
@@ -105,11 +105,11 @@ class Worker:
 
     @property
     def ended(self) -> bool:
-        """Whether it was told to end; work that lasts looks at this now and then."""
+        """Whether the thread was told to end; long work checks this regularly."""
         return self._ended.is_set()
 
     def is_alive(self) -> bool:
-        """Whether its thread is: from `start` until `close`."""
+        """Whether its thread is alive: from `start` until `close`."""
         return self._thread.is_alive()
 
     def wake(self) -> None:
@@ -117,11 +117,11 @@ class Worker:
         self._wake.set()
 
     def pause(self, seconds: float) -> bool:
-        """Have the work itself wait for so long; True, at once, when it is to end."""
+        """Pauses the work itself for this time; True, at once, when it is to end."""
         return self._ended.wait(seconds)
 
     def well(self) -> None:
-        """Said by work that does not return: it works, so the next failure is told, and waited for briefly."""
+        """Reports success, for work that does not return: the next failure is logged again, with a short pause."""
         self._pause_s, self._told = 0.0, ""
 
     def end(self) -> None:
@@ -153,7 +153,7 @@ class Worker:
         self._last()
 
     def _waited(self, seconds: float) -> bool:
-        """For so long, or until it is woken; True when it was told to end."""
+        """Waits for this time, or until it is woken; True when it was told to end."""
         self._wake.wait(min(seconds, threading.TIMEOUT_MAX))
         self._wake.clear()
         return self.ended
@@ -163,7 +163,7 @@ class Worker:
         known = kind == self._told or self.ended or isinstance(failure, Closed)
         self._told = kind
         if isinstance(failure, self._expected):
-            alarming = logging.INFO if isinstance(failure, Fenced) else logging.WARNING  # somebody else goes on
+            alarming = logging.INFO if isinstance(failure, Fenced) else logging.WARNING  # another process continues
             level = logging.DEBUG if known else alarming
             _log.log(level, "%s, again in %.0f s: %s", self._failing, pause_s, failure)
         else:
@@ -180,8 +180,8 @@ class QueueWorker(Generic[_T]):
     def __init__(
         self, name: str, take: Callable[[Sequence[_T]], None], *, last: Callable[[], object] = _nothing
     ) -> None:
-        """What `take` raises is logged; what comes next is taken all the same. `last` is done by the thread before it
-        ends, if it ever began."""
+        """Errors of `take` are logged; the next items are taken all the same. `last` runs in the thread before it ends,
+        if it ever began."""
         self._name = name
         self._take = take
         self._last = last
@@ -203,23 +203,23 @@ class QueueWorker(Generic[_T]):
         return True
 
     def is_own_thread(self) -> bool:
-        """Whether the caller is what `take` calls."""
+        """Whether the caller runs inside of `take`."""
         return threading.current_thread() is self._thread
 
     def is_idle(self) -> bool:
-        """Whether nothing waits, and nothing is being taken."""
+        """Whether no item waits or is being taken."""
         with self._changed:
             return not self._waiting and not self._busy
 
     def wait_until_idle(self, deadline: Deadline) -> int:
-        """How many wait still when the deadline is over."""
+        """The number of items that still wait at the deadline."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting and not self._busy, deadline.remaining_s())
             return len(self._waiting)
 
     def close(self, deadline: Deadline) -> bool:
-        """Have what waits taken, then end; whether that is done when the deadline is over. A second call does
-        nothing else."""
+        """Takes the waiting items, then ends; returns whether that is done at the deadline. A second call has no
+        further effect."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -254,7 +254,7 @@ def aside(name: str, action: Callable[[], object], *, daemon: bool = True) -> th
     def run() -> None:
         try:
             action()
-        except Exception:  # nobody else would tell of it
+        except Exception:  # no other place would log it
             _log.exception("%s ended by a failure", name)
 
     thread = threading.Thread(target=run, name=name, daemon=daemon)
@@ -266,11 +266,11 @@ AT_ONCE: Final = 8
 
 
 def side_by_side(calls: Iterable[Callable[[], _T]], at_once: int = AT_ONCE) -> list[_T]:
-    """What each gives, in their order. Returns when all are done; one alone is made by the caller's thread, others by
-    daemon threads, which do not keep a process that ends.
+    """The results, in order of the calls. Returns when all are done; the caller's thread runs a single call, daemon
+    threads run several, so that the process can end.
 
     Raises:
-        Exception: what the first of them raised, in their order, when all are done.
+        Exception: the first error, in order of the calls, when all are done.
     """
     made = list(calls)
     if len(made) < 2:

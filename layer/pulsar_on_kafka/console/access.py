@@ -1,4 +1,4 @@
-"""Access to the console is granted to whoever has the token, or to this machine's programs where there is none."""
+"""Access to the console requires the token; without one, it is granted to this machine's programs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "same-origin",  # without any, browsers say that forms are from `null`
+    "Referrer-Policy": "same-origin",  # without any, browsers send forms with the origin `null`
     "X-Content-Type-Options": "nosniff",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAccess:
-    """Who may look, and whose forms are obeyed.
+    """The access rights: readers, and pages whose forms are accepted.
 
     Without a token the console listens on this machine alone, and answers to no other host name than this machine's
-    own: a page of another site whose name was led to 127.0.0.1 learns nothing. Whoever has logged in with the token has
-    a cookie with this process's secret, so a new process asks for the token again.
+    own: a page of another site whose name resolves to 127.0.0.1 gets no data. A login with the token sets a cookie with
+    this process's secret, so a new process requires the token again.
     """
 
     token: str = field(default="", repr=False)
@@ -41,7 +41,7 @@ class ConsoleAccess:
 
     @staticmethod
     def checked(host: str, token: str) -> ConsoleAccess:
-        """Raises InvalidOption: others than this machine's programs could reach it, and no token is asked for."""
+        """Raises InvalidOption: programs of other machines could reach it, and no token is required."""
         if not token and host not in _LOCAL:
             raise InvalidOption(
                 f"--console-host {host} lets others than this machine's programs at the console: say "
@@ -54,12 +54,12 @@ class ConsoleAccess:
 
     @property
     def cookie(self) -> str:
-        """What a browser that has logged in shows."""
+        """The cookie of a logged-in browser."""
         return self._proof("cookie")
 
     @property
     def csrf(self) -> str:
-        """What our forms have, and other sites cannot know."""
+        """The token of this console's forms, unknown to other sites."""
         return self._proof("form")
 
     def may_look(self, asked: HTTPConnection) -> bool:

@@ -20,7 +20,7 @@ from pulsar_on_kafka.client.values.texts import (
 
 NOTHING: Final = "\N{EN DASH}"
 _MAX_CHARS: Final = 20_000
-"""Of a value that is shown."""
+"""The limit of a shown value's characters."""
 
 
 def number(value: int | None) -> str:
@@ -33,7 +33,7 @@ def count(value: int | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Of a second."""
+    """The rate per second."""
     if value is None:
         return NOTHING
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
@@ -50,7 +50,7 @@ def size(value: int) -> str:
 
 
 def short_topic(name: str) -> str:
-    """Without what most topics have in common."""
+    """The name without the parts that most topics share."""
     return name.removeprefix("persistent://").removeprefix("public/default/")
 
 

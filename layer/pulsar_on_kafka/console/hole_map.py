@@ -43,7 +43,7 @@ class HoleMap:
     """Cells in which a ledger begins."""
     hole_before: int | None
     hole_behind: int | None
-    """Where holes begin outside of this window."""
+    """The beginning of holes behind this window."""
 
     @property
     def rows(self) -> int:
@@ -55,7 +55,7 @@ class HoleMap:
         return [self.first + row * COLUMNS * self.scale for row in range(self.rows)]
 
     def paths(self) -> Iterator[tuple[str, str]]:
-        """For each kind of cell the outline of all of that kind, a cell being a unit of length."""
+        """The outline of each kind of cell; a cell is a unit of length."""
         drawn: dict[str, list[str]] = {}
         for row in range(self.rows):
             column = 0

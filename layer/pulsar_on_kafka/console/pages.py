@@ -43,7 +43,7 @@ PARTITIONS: Final = 50
 
 
 class _Guarded:
-    """The guard lets those in who may look, and adds the headers that keep browsers from doing more than we want."""
+    """The guard admits permitted users, and adds the headers that restrict browsers."""
 
     def __init__(self, app: ASGIApp, access: ConsoleAccess) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class _Guarded:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/login", 303)
         wanted = {"WWW-Authenticate": "Bearer"}
-        return Response("this console wants its token: Authorization: Bearer ...\n", 401, wanted)
+        return Response("this console requires its token: Authorization: Bearer ...\n", 401, wanted)
 
 
 class Problem(NamedTuple):
@@ -324,7 +324,7 @@ def _holds(held: TransactionInPendingAck, number: int, offset: int) -> bool:
 
 
 def _whole(text: str | None) -> int | None:
-    """A whole number that somebody typed; None for anything else, and what is beyond every offset."""
+    """A whole number that a user typed; None for anything else, and for numbers beyond every offset."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 

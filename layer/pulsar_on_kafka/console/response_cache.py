@@ -1,4 +1,4 @@
-"""Answers of the cluster are remembered for a while: however many browsers ask, the cluster is asked once."""
+"""Replies of the cluster are cached: any number of browsers cause one request to the cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ FRESH_S: Final = 4.0
 """An answer is good for so long, or for ten times as long as it took: looking takes a tenth of a thread at most."""
 _TIMES: Final = 10
 _WAIT_S: Final = 20.0
-"""How long a question waits for those before it."""
+"""The longest wait of a request for those before it."""
 
 
 class Unanswered(Exception):
-    """There is no answer; the message says why. `away`: the cluster did not answer; else it refused the question."""
+    """No reply is available; the message has the reason. `away`: whether the cluster did not reply; otherwise it
+    refused the request."""
 
     def __init__(self, reason: str, *, away: bool = True) -> None:
         super().__init__(reason)
@@ -52,24 +53,24 @@ _AWAY: Final = (ConnectError, Timeout, BrokerPersistenceError, NotConnected)
 
 
 class QuestionTurn:
-    """One question at a time. While the cluster is known to be away no question is asked. Thread-safe."""
+    """One request at a time. While the cluster is known to be unreachable no request is sent. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._away = (float("-inf"), "")
-        """Until when the cluster counts as away, and why."""
+        """The time until which the cluster counts as unreachable, and the reason."""
         self._ended = False
 
     def why_not(self) -> str:
-        """Why nothing is asked now; '' where the cluster may be asked."""
+        """The reason why no request is sent now; '' where the cluster is available."""
         if self._ended:
             return "the console ends"
         until_s, reason = self._away
         return reason if self._clock.monotonic() < until_s else ""
 
     def away(self, reason: str, for_s: float = FRESH_S) -> None:
-        """Ask nothing for so long, or until the cluster is `back`."""
+        """Sends no request for this time, or until the cluster is `back`."""
         self._away = (self._clock.monotonic() + for_s, reason)
 
     def back(self) -> None:
@@ -88,14 +89,14 @@ class QuestionTurn:
 
 
 class Answers:
-    """One question at a time is asked, by whichever thread wants it first; those who want the same wait for it.
-    Thread-safe. Memory: the `most` answers that were used last.
+    """The cache sends one request at a time, in the thread that needs it first; others wait for the same reply.
+    Thread-safe. Memory: the `most` replies that were used last.
 
-    While the cluster is away the first question waits for it, and those behind fail at once, for `FRESH_S`.
+    While the cluster is unreachable the first request waits for it, and later ones fail at once, for `FRESH_S`.
     """
 
     def __init__(self, clock: Clock, most: int, turn: QuestionTurn) -> None:
-        """Those who share a `turn` ask one at a time together."""
+        """Caches that share a `turn` send one request at a time together."""
         self._clock = clock
         self._most = most
         self._turn = turn
@@ -103,11 +104,11 @@ class Answers:
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
     def to(self, key: Hashable, ask: Callable[[], T]) -> CachedResponse[T]:
-        """The answer to what `key` names, which is asked when it is not known well enough; an older one, with the
-        reason, where that fails.
+        """The reply for `key`, which is requested when the cached one is too old; the older one, with the reason, where
+        that fails.
 
         Raises:
-            Unanswered: it failed, and there is no older one.
+            Unanswered: the request failed, and there is no older reply.
         """
         known = self._fresh(key)
         if known is None:
@@ -123,7 +124,7 @@ class Answers:
         return self._given(known, known.failure, away=known.away)
 
     def forget(self) -> None:
-        """What was answered is not true any more."""
+        """Forgets all replies: they do not hold any more."""
         with self._lock:
             self._known.clear()
 

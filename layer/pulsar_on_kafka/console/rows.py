@@ -39,7 +39,7 @@ class Row:
     partitions: int
     copies_to: str | None
     text: str
-    """What a filter's words are looked for in."""
+    """The text that a filter searches."""
 
     @staticmethod
     def of(found: SubscriptionOverview) -> Row:
@@ -60,7 +60,7 @@ def rows_of(subscriptions: Iterable[SubscriptionOverview]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class RequestedRows:
-    """What a browser wants to see; whatever it says, this is well-formed."""
+    """The rows that a browser requests; well-formed for any input."""
 
     words: str = ""
     only: Only = Only.ALL
@@ -91,14 +91,14 @@ class RequestedRows:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One page of those that are wanted."""
+    """One page of the requested rows."""
 
     rows: Sequence[Row]
     found: int
     page: int
     pages: int
     counts: dict[Only, int]
-    """Of those with the filter's words."""
+    """Counts of the rows with the filter's words."""
 
     @property
     def first(self) -> int:
@@ -106,7 +106,7 @@ class Shown:
 
 
 def shown(listed: Sequence[Row], wanted: RequestedRows) -> Shown:
-    """Those of `rows_of` whose topic, name, type or processes have all of the words."""
+    """The rows whose topic, name, type or processes have all of the words."""
     words = wanted.words.lower().split()
     named = [row for row in listed if all(word in row.text for word in words)] if words else listed
     counts = {only: sum(map(only.applies, named)) for only in Only}

@@ -1,5 +1,5 @@
-"""The site has what the console's pages show: an overview that one thread gathers, and answers to further questions,
-which are asked one at a time."""
+"""The site has the data of the console's pages: an overview that one thread gathers, and replies to further requests,
+which are sent one at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 EVERY_S: Final = 5.0
 _IDLE_S: Final = 60.0
-"""Between two passes while nobody does; and how long somebody looks who asked once."""
+"""The interval between two passes without requests; and how long a page counts as open after a request."""
 _PASS_S: Final = 60.0
 MAX_CURSORS: Final = 4
 """Subscriptions whose holes are kept in memory."""
@@ -52,7 +52,7 @@ _READ_MS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class GatheredOverview:
-    """What was gathered last, and why nothing newer was; '' where the last pass went well."""
+    """The last overview, and the reason why none is newer; '' after a successful pass."""
 
     overview: Overview | None
     rows: Sequence[Row]
@@ -70,9 +70,8 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """One that is not finished, and the subscriptions that it keeps from getting what its topics have above its first
-    message: all of a partition where it has messages, and those where it acknowledged. `left_ms`: until it is aborted,
-    of an open one."""
+    """An unfinished transaction, and the subscriptions that wait for messages above its first one: all of a partition
+    with its messages, and those with its acknowledgements. `left_ms`: the time until an open one is aborted."""
 
     info: TransactionInfo
     left_ms: int | None
@@ -81,13 +80,13 @@ class OpenTransaction:
 
 
 class Site:
-    """Thread-safe. Memory: an overview, the cursors of `MAX_CURSORS` subscriptions, `MAX_RESPONSES` other answers of
-    hundreds of rows each at most, and what a `Gatherer` says."""
+    """The site. Thread-safe. Memory: an overview, the cursors of `MAX_CURSORS` subscriptions, `MAX_RESPONSES` other
+    replies of hundreds of rows each at most, and see `Gatherer`."""
 
     def __init__(
         self, where: str, commands: ConsoleCommands, clock: Clock | None = None, *, every_s: float = EVERY_S
     ) -> None:
-        """`where` is how people call the cluster. `every_s`: between two passes while somebody looks."""
+        """`where` is the displayed name of the cluster. `every_s`: the interval of passes while a page is open."""
         self.where = where
         self.every_s = every_s
         self.commands = commands
@@ -99,7 +98,7 @@ class Site:
         self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
 
     def _tell_time_by(self, clock: Clock) -> None:
-        """What is shown was gathered, or stands in the cluster, by the brokers' clock; this machine's until one is
+        """Sets the brokers' clock, by which the shown data were gathered; this machine's clock counts until a broker is
         reached."""
         self.clock = clock
         self._turn = turn = QuestionTurn(clock)
@@ -123,7 +122,7 @@ class Site:
         self._seen = GatheredOverview(overview, rows_of(overview.subscriptions), failure)
 
     def close(self, deadline: Deadline) -> None:
-        """Ask the cluster nothing more; a second call does nothing."""
+        """Ends requests to the cluster; a second call does nothing."""
         self._turn.end()
         self._worker.close(deadline)
         if self._gatherer is not None:
@@ -132,7 +131,7 @@ class Site:
     # The overview -------------------------------------------------------------------------------------------------
 
     def look(self) -> GatheredOverview:
-        """What is known; asking for it makes sure that it is gathered anew soon."""
+        """The present overview; the call ensures that it is gathered anew soon."""
         self._looked_s = self.clock.monotonic()
         if self._looked_s - self._passed_s > self.every_s:
             self._worker.wake()
@@ -175,7 +174,7 @@ class Site:
         )
 
     def held(self, topic: str, name: str) -> CachedResponse[Sequence[TransactionInPendingAck]]:
-        """What transactions hold of a subscription."""
+        """The acknowledgements that transactions hold on a subscription."""
         return self._asked(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
 
     def retained(self, topic: str) -> CachedResponse[Retained]:
@@ -216,7 +215,7 @@ class Site:
         return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
 
     def transactions(self) -> CachedResponse[Sequence[OpenTransaction]]:
-        """Those that are not finished, the oldest first, `_MAX_TRANSACTIONS` at most."""
+        """Unfinished transactions, the oldest first, `_MAX_TRANSACTIONS` at most."""
 
         def ask(admin: AdminClient) -> Sequence[OpenTransaction]:
             by_topic: dict[str, list[str]] = {}

@@ -25,7 +25,7 @@ from pulsar_on_kafka_mapping.records.encryption_header import (
 
 MAX_DATA_KEYS: Final = 1000
 _MAX_PRIVATE_KEYS: Final = 100
-"""That a process remembers, as many small objects of OpenSSL's."""
+"""The limit of private keys that a process caches, as many small objects of OpenSSL's."""
 
 
 class Decryptor:
@@ -56,7 +56,8 @@ class Decryptor:
         raise reason or CryptoFailed("no key is named")
 
     def encrypt_again(self, value: bytes, info: EncryptionInfo) -> tuple[bytes, bytes]:
-        """Encrypt with the data key that `info` names, for whoever could read it before; the ciphertext and its header.
+        """Encrypts with the data key that `info` names, for the same readers as before; returns the ciphertext and its
+        header.
 
         Raises:
             CryptoFailed: no private key fits.
@@ -74,7 +75,7 @@ class Decryptor:
         raise reason or CryptoFailed("no key is named")
 
     def data_key(self, info: EncryptionInfo) -> bytes:
-        """The secret that values are encrypted with, for whoever decrypts them elsewhere.
+        """The secret of encrypted values, for decryption elsewhere.
 
         Raises:
             CryptoFailed: no private key fits.

@@ -64,16 +64,17 @@ class BrokerOptions:
     """Options of an embedded broker.
 
     Attributes:
-        data_dir: where its data live and stay; None for a temporary directory that goes with the broker.
+        data_dir: the directory of its data, which stays; None for a temporary directory that is deleted with the
+            broker.
         port: of the client listener on 127.0.0.1; 0 for a free one. It stays the same over restarts.
         heap_mb: the JVM's largest heap.
-        extra: Kafka server properties that win over the embedded broker's own.
-        log_file: where the broker's log goes; None for `broker.log` in the data directory.
+        extra: Kafka server properties that take precedence over the embedded broker's own.
+        log_file: the file of the broker's log; None for `broker.log` in the data directory.
         log_level: log4j's level of that log.
-        cache_dir: where the jars live; None for the user's cache.
-        start_timeout_s, stop_timeout_s: what a start, and a stop before it becomes a kill, may take. A start takes 2 s
-            on two quiet cores; the first one took over 60 s on two that 25 processes wanted. One that ends is told at
-            once.
+        cache_dir: the directory of the jars; None for the user's cache.
+        start_timeout_s, stop_timeout_s: time-outs of a start, and of a stop before it becomes a kill. A start takes 2 s
+            on two quiet cores; the first one took over 60 s on two with 25 busy processes. A process that ends is
+            reported at once.
         security: further listeners with TLS and SASL, and ACLs; None for the plain listener alone.
     """
 
@@ -103,7 +104,7 @@ class EmbeddedBroker(Startable):
         self._temporary: Path | None = None
         self._process: _Process | None = None
         self._log_begins = 0
-        """In bytes, where this start's part of the log does: the file may be that of earlier ones, too."""
+        """The beginning of this start's part of the log, in bytes: the file may contain earlier ones."""
         self._held: socket.socket | None = None
         """The port, while it is killed and not started again, too."""
 
@@ -131,7 +132,7 @@ class EmbeddedBroker(Startable):
 
     @property
     def can_restart(self) -> bool:
-        """Whether `kill`, `pause` and `restart` work: they do here, not with a cluster that others run."""
+        """Whether `kill`, `pause` and `restart` work: they do here, not with an external cluster."""
         return True
 
     @property
@@ -146,7 +147,8 @@ class EmbeddedBroker(Startable):
 
     @property
     def data_dir(self) -> Path:
-        """Where the data lie. Raises `NotRunning` for a temporary directory that is not there yet, or no more."""
+        """The directory of the data. Raises `NotRunning` for a temporary directory that does not exist yet, or any
+        more."""
         found = self._options.data_dir or self._temporary
         if found is None:
             raise NotRunning("the embedded broker has no temporary directory before its start and after its stop")
@@ -176,10 +178,11 @@ class EmbeddedBroker(Startable):
             raise
 
     def stop(self) -> None:
-        """Ask the broker to end, kill it if it does not in `stop_timeout_s`. Twice is fine; `start` works afterwards.
+        """Requests the broker to end, and kills it after `stop_timeout_s`. A second call does nothing; `start` works
+        afterwards.
 
-        A temporary data directory is removed. A broker that has one is killed at once: in order it would bring each
-        partition to the disk first, which takes a minute where there are thousands, and nobody reads them again.
+        A temporary data directory is removed. A broker that has one is killed at once: an orderly stop would flush each
+        partition to the disk first, which takes a minute where there are thousands, and they are never read again.
         """
         if self._temporary is not None and self._process is not None and not self._process.leaves_archive:
             self._process.kill()
@@ -198,7 +201,7 @@ class EmbeddedBroker(Startable):
         self._forget_process()
 
     def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): its connections stay open and nobody answers, from when this returns.
+        """Freezes the broker (SIGSTOP): its connections stay open without replies, from when this returns.
 
         Raises:
             NotRunning: it is not running, or ended instead.
@@ -206,7 +209,8 @@ class EmbeddedBroker(Startable):
         """
         process = self._running()
         process.signal(signal.SIGSTOP)
-        # The signal only asks: a thread goes on until its core looks (on two busy ones, for up to half a second).
+        # The signal is only a request: a thread continues until its core handles it (on two busy ones, for up to half a
+        # second).
         if not wait_until(lambda: process.stands_still() or not process.alive(), Deadline.after(_PAUSE_PATIENCE_S)):
             raise EmbeddedBrokerError(f"the embedded broker still ran {_PAUSE_PATIENCE_S:.0f} s after it was paused")
         self._running()
@@ -269,7 +273,7 @@ class EmbeddedBroker(Startable):
         self._await_ready(port, cluster_id)
 
     def _write_configuration(self, port: int, log_dir: Path, jars: KafkaJars) -> Path:
-        # The controller speaks to nobody but this broker, so its port may change from start to start.
+        # The controller serves only this broker, so its port may change from start to start.
         properties = node_properties(port, free_port(), str(log_dir), self._options.extra)
         if self._options.security is not None:
             self._secure_ports = self._secure_ports or {name: free_port() for name in LISTENERS}
@@ -347,7 +351,7 @@ class EmbeddedBroker(Startable):
 
     def _end_process(self) -> None:
         if self._process is not None and self._process.alive():
-            self._process.signal(signal.SIGCONT)  # a paused one would not hear the next
+            self._process.signal(signal.SIGCONT)  # a paused one would not receive the next
             self._process.signal(signal.SIGTERM)
             if not self._process.wait(Deadline.after(self._options.stop_timeout_s)):
                 self._process.kill()
@@ -376,7 +380,7 @@ class _Process:
                 stderr=sink,
                 start_new_session=True,
             )
-        assert self._lifeline.stdout is not None  # noqa: S101 - we asked for a pipe
+        assert self._lifeline.stdout is not None  # noqa: S101 - the pipe was requested
         first_line = self._lifeline.stdout.readline()
         self.broker_pid = int(first_line or 0)
 
@@ -386,7 +390,7 @@ class _Process:
 
     @property
     def leaves_archive(self) -> bool:
-        """It writes the class archive of later ones, when it ends in order."""
+        """Whether it writes the class archive of later ones, when it ends in order."""
         return self._archive.is_missing
 
     def signal(self, number: signal.Signals) -> None:
@@ -397,7 +401,7 @@ class _Process:
                 return
 
     def stands_still(self) -> bool:
-        """Every thread of the JVM is stopped. Where there is no /proc to say so, believed at once."""
+        """Whether every thread of the JVM is stopped. Without /proc, assumed at once."""
         threads = Path(f"/proc/{self.broker_pid}/task")
         try:
             # The state is the first word behind the name, which is in parentheses and may hold some itself.

@@ -1,4 +1,4 @@
-"""Errors that keep an embedded broker from running. Each message is one line and says what to do."""
+"""Errors that prevent an embedded broker from running. Each message is one line and names the remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pulsar_on_kafka.base.errors import LayerError
 
 
 class EmbeddedBrokerError(LayerError):
-    """The broker cannot be had; the message says what to do about it."""
+    """The broker cannot be started; the message names the remedy."""
 
 
 class NoJava(EmbeddedBrokerError):
@@ -26,11 +26,11 @@ class NoDiskSpace(EmbeddedBrokerError):
 
 
 class DownloadFailed(EmbeddedBrokerError):
-    """The jars could not be fetched, or were not what they should be; the message says why."""
+    """The jars could not be fetched, or were wrong; the message has the reason."""
 
 
 class PortBusy(EmbeddedBrokerError):
-    """Something else listens on the wanted port."""
+    """Another process listens on the requested port."""
 
 
 class DataDirBusy(EmbeddedBrokerError):

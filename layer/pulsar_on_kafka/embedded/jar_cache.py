@@ -83,7 +83,7 @@ def cached(
 
 
 def is_complete(home: Path) -> bool:
-    """Whether every jar of the manifest is there in its full size: some stat calls, cheap enough for every start."""
+    """Whether every jar of the manifest exists in its full size: some stat calls, cheap enough for every start."""
     try:
         manifest = json.loads((home / "manifest.json").read_text(encoding="utf-8"))
         return bool(manifest) and all((home / "libs" / jar).stat().st_size == size for jar, size in manifest.items())
@@ -172,8 +172,8 @@ def _fetching_alone(home: Path, jars: JarSet, progress: Progress) -> Iterator[No
 
 
 def require_room(directory: Path, needed_bytes: int, what: str, otherwise: str) -> None:
-    """Raises `NoDiskSpace` when less than `what` needs is free where `directory` lies; it says to free some, or
-    `otherwise`."""
+    """Raises `NoDiskSpace` when `directory` has less free space than `what` needs; the message suggests freeing some,
+    or `otherwise`."""
     free = shutil.disk_usage(directory).free
     if free < needed_bytes:
         raise NoDiskSpace(

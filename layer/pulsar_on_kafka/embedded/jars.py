@@ -95,7 +95,7 @@ def _of_a_distribution(told: Path, cache_dir: Path) -> KafkaJars:
         )
     if os.environ.get(VERSION_VARIABLE) not in (None, "", version):
         raise EmbeddedBrokerError(
-            f"{HOME_VARIABLE}={told} is Kafka {version}, and {VERSION_VARIABLE} asks for {kafka_version()}: unset one"
+            f"{HOME_VARIABLE}={told} is Kafka {version}, and {VERSION_VARIABLE} requires {kafka_version()}: unset one"
         )
     home = cache_dir / f"kafka-{version}-of-{sha256(os.fsencode(libs)).hexdigest()[:12]}"
     home.mkdir(parents=True, exist_ok=True)

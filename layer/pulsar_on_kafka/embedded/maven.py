@@ -1,7 +1,7 @@
 """Jars of a Maven repository, resolved by jgo, which needs neither Java nor Maven.
 
-jgo only warns of a checksum that does not match, and goes on without what a POM names and the repository lacks. Here
-both end the download.
+jgo only warns of a wrong checksum, and continues without a jar that a POM names and the repository lacks. Here both end
+the download.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pulsar_on_kafka.embedded.errors import DownloadFailed
 from pulsar_on_kafka.embedded.settings import Progress
 
 REPOSITORY_VARIABLE: Final = "POK_MAVEN_REPOSITORY"
-"""The address of a mirror, which is asked in place of Maven Central."""
+"""The address of a mirror that replaces Maven Central."""
 _TIMEOUT_S: Final = 30.0
 _AT_ONCE: Final = 8
 _RETRIES: Final = Retry(total=4, connect=2, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
@@ -115,8 +115,8 @@ class _Checked(PythonResolver):
 
 
 def _short(error: requests.RequestException) -> str:
-    """Without addresses, which may hold a password: what the server said, or why there is no server."""
+    """The error without addresses, which may contain a password: the server's message, or why no server replied."""
     if error.response is not None:
-        return f"the repository says {error.response.status_code} {error.response.reason}"
+        return f"the repository replied {error.response.status_code} {error.response.reason}"
     inner = error.args[0] if error.args else error
     return re.sub(r"^(<.*?>|\w+\(.*?\)): ", "", str(getattr(inner, "reason", inner)))

@@ -1,12 +1,12 @@
-"""Ask a broker, over a plain socket, whether it serves: one Metadata request of Kafka's protocol, version 2.
+"""Checks over a plain socket whether a broker serves: one Metadata request of Kafka's protocol, version 2.
 
-    request   size i32 | api key i16 = 3 | version i16 = 2 | correlation i32 | client id string | topics i32 = 0
-    response  size i32 | correlation i32 | brokers [id i32, host string, port i32, rack string?] | cluster id string?
-              | ...
-              string: length i16 (-1: null), bytes; [...]: count i32, elements
+    request size i32 | api key i16 = 3 | version i16 = 2 | correlation i32 | client id string | topics i32 = 0 response
+    size i32 | correlation i32 | brokers [id i32, host string, port i32, rack string?] | cluster id string? | ...
+    string: length i16 (-1: null), bytes; [...]: count i32, elements
 
 An open port is not enough (the socket is bound early), nor is a line in a log (its words change). Metadata names the
-brokers that the controller has unfenced, and the cluster: so it also tells our broker from a stranger on the port.
+brokers that the controller has unfenced, and the cluster: so it also distinguishes the started broker from a stranger
+on the port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ClusterAnswer:
 
 
 def ask(host: str, port: int, timeout_s: float) -> ClusterAnswer | None:
-    """The answer, or None when nobody answers as a Kafka broker does within `timeout_s` per socket operation."""
+    """The reply; None without a Kafka broker's reply within `timeout_s` per socket operation."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)

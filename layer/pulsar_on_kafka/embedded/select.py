@@ -65,7 +65,7 @@ BrokerKind: TypeAlias = Literal["auto", "embedded", "docker", "external"]
 
 @dataclass(frozen=True, slots=True)
 class ExternalBroker:
-    """A cluster that somebody else runs: not to be stopped, killed or paused, which raises `CannotRestart`."""
+    """A cluster of another operator: stopping, killing or pausing it raises `CannotRestart`."""
 
     bootstrap: str
     can_restart: bool = False
@@ -79,7 +79,7 @@ class ExternalBroker:
 
 
 Broker: TypeAlias = EmbeddedBroker | DockerBroker | ExternalBroker
-"""A running Kafka; `can_restart` says whether it is ours to stop."""
+"""A running Kafka; `can_restart` tells whether this process may stop it."""
 
 
 @contextmanager
@@ -110,13 +110,13 @@ def _external(bootstrap: str) -> ExternalBroker:
         raise EmbeddedBrokerError(f"no cluster named: set {BOOTSTRAP_VARIABLE}=host:port, or choose another broker")
     if not any(_is_reachable(address.strip()) for address in bootstrap.split(",")):
         raise EmbeddedBrokerError(
-            f"nobody answers at {BOOTSTRAP_VARIABLE}={bootstrap}: start that cluster, or unset it"
+            f"no broker replies at {BOOTSTRAP_VARIABLE}={bootstrap}: start that cluster, or unset it"
         )
     return ExternalBroker(bootstrap)
 
 
 def _is_reachable(address: str) -> bool:
-    # Only a connection: the cluster may want TLS or a login, which are the client's to bring.
+    # Only a connection: the cluster may require TLS or a login, which belong to the client.
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()

@@ -1,4 +1,4 @@
-"""The broker's version, its properties, its port, and who hears how far it is."""
+"""The broker's version, its properties, its port, and the progress receiver."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _given: deque[int] = deque(maxlen=_REMEMBERED)
 
 
 def free_port() -> int:
-    """A port that nobody listens on or holds now, and none of the last 100 given out. Somebody may take it before it is
-    used. Raises PortBusy: there is none."""
+    """A port without a listener or holder now, and none of the last 100 given out. Another process may take it before
+    it is used. Raises PortBusy: there is none."""
     for port in random.sample(_CHOICE, _ATTEMPTS):
         if port not in _given and _can_be_bound(port):
             _given.append(port)
@@ -64,9 +64,9 @@ def _can_be_bound(port: int) -> bool:
 
 
 def hold_port(port: int) -> socket.socket:
-    """Keep `free_port`, in whatever process, from giving out the port of a server that is not there yet, or not again,
-    until what this gives is closed. A server with SO_REUSEADDR, as each JVM's is, can listen meanwhile: that is so on
-    Linux, and elsewhere nothing is held. Raises PortBusy: somebody listens there."""
+    """Keeps `free_port`, in any process, from giving out the port of a server that does not run yet, or again, until
+    the result is closed. A server with SO_REUSEADDR, as each JVM's is, can listen meanwhile: that holds on Linux;
+    elsewhere nothing is held. Raises PortBusy: the port has a listener."""
     held = socket.socket()
     # As the JVM does: a port whose last connections merely linger is free.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -85,12 +85,12 @@ def port_busy(port: int) -> PortBusy:
 
 
 def require_free(port: int) -> None:
-    """Raises PortBusy: somebody listens there."""
+    """Raises PortBusy: the port has a listener."""
     hold_port(port).close()
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Whether the port has no listener."""
     try:
         require_free(port)
     except PortBusy:
@@ -147,10 +147,10 @@ def node_properties(port: int, controller_port: int, log_dir: str, extra: Mappin
 
 
 def last_lines(file: Path, count: int, behind: int = 0) -> str:
-    """The last lines that say something, joined into one, without a Java stack's frames; "" without such a file.
+    """The last non-empty lines, joined into one, without a Java stack's frames; "" without such a file.
 
     Args:
-        behind: a position in bytes; what is before it is of earlier runs.
+        behind: a position in bytes; earlier lines are of earlier runs.
     """
     if not file.exists():
         return ""

@@ -34,7 +34,7 @@ _META: Final = "meta.properties"
 
 
 def ensure_formatted(log_dir: Path, jars: KafkaJars, java: Java) -> str:
-    """Format the directory if nobody did before. Returns its cluster id."""
+    """Formats the directory unless it is formatted. Returns its cluster id."""
     cluster_id = _cluster_id(log_dir)
     if cluster_id is not None:
         return cluster_id
@@ -52,17 +52,18 @@ def ensure_formatted(log_dir: Path, jars: KafkaJars, java: Java) -> str:
 
 
 def wait_unlocked(log_dir: Path, deadline: Deadline) -> None:
-    """Wait until no broker holds the directory's lock; a lock file that nobody holds is stale and does not count.
+    """Waits until no broker holds the directory's lock; a lock file without a holder is stale and does not count.
 
     Raises:
-        DataDirBusy: somebody still holds it at the deadline.
+        DataDirBusy: a broker still holds it at the deadline.
     """
     if not wait_until(lambda: not _is_locked(log_dir), deadline):
         raise DataDirBusy(f"another broker works on {log_dir.parent}: stop it, or choose another data directory")
 
 
 def _is_locked(log_dir: Path) -> bool:
-    """Kafka locks `.lock` as POSIX does for Java's FileLock; trying for it and letting go tells."""
+    """Whether the directory is locked. Kafka locks `.lock` as POSIX does for Java's FileLock; the test takes and
+    releases it."""
     try:
         with (log_dir / ".lock").open("r+b") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The context of a function: what it may ask and do while it processes a message. Source:
+"""The context of a function: the data and operations that are available while it processes a message. Source:
 `pulsar.functions.context`."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Context:
-    """An interface: whoever runs functions implements it."""
+    """An interface: the function runtime implements it."""
 
     def get_message_id(self) -> Any:
         raise NotImplementedError("get_message_id")

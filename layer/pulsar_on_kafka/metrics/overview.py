@@ -51,7 +51,7 @@ _SUBSCRIPTIONS: Final[tuple[Row[SubscriptionOverview], ...]] = (
 _BY_COMMITS: Final[tuple[Row[SubscriptionOverview], ...]] = (
     ("gauge", "pok_subscription_processes", "Live processes in it.", lambda of, _: len(of.processes)),
 )
-"""Where owners are known."""
+"""Metrics that need known owners."""
 _REPLICATION: Final[tuple[Row[SubscriptionOverview], ...]] = (
     ("gauge", "pok_replication_lag_entries", "Entries that are not yet in the other cluster.",
      lambda of, _: of.backlog),
@@ -72,7 +72,7 @@ _OVERVIEW: Final[tuple[Row[Overview], ...]] = (
     ("gauge", "pok_overview_duration_seconds", "How long gathering took.", lambda of, _: round(of.took_s, 3)),
     ("gauge", "pok_overview_by_commits", "1: cursors are as last saved; 0: up to a minute older, and owners unknown.",
      lambda of, _: int(of.by_commits)),
-    ("gauge", "pok_overview_incomplete", "Things that could not be read: pok overview says which.",
+    ("gauge", "pok_overview_incomplete", "Things that could not be read: pok overview lists them.",
      lambda of, _: len(of.incomplete)),
     ("gauge", "pok_overview_subscriptions", "Subscriptions that there are.", lambda of, _: len(of.subscriptions)),
     ("gauge", "pok_overview_unlisted", "Topics and subscriptions beyond the 10,000 of each that are listed.",

@@ -32,14 +32,14 @@ class AvroSchema(Schema):
 
     Raises:
         AssertionError: neither is given.
-        fastavro.schema.SchemaParseException, UnknownType: the definition is no Avro. Differs from Pulsar: said here,
+        fastavro.schema.SchemaParseException, UnknownType: the definition is no Avro. Differs from Pulsar: raised here,
             and not when the first message is sent.
         ValueError: a record of it contains itself outright, or it has more than 500 levels.
     """
 
     def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
         if record_cls is None and schema_definition is None:
-            raise AssertionError("AvroSchema wants record_cls or schema_definition, got None for both")
+            raise AssertionError("AvroSchema requires record_cls or schema_definition, got None for both")
         definition: Any = schema_definition if record_cls is None else record_cls.schema()
         self._compiled, self._bounds = _compiled(definition)
         super().__init__(record_cls, SchemaType.AVRO, definition, "AVRO")
@@ -144,7 +144,7 @@ def _read(data: bytes, writer: Any, bounds: PayloadBounds, reader: Any) -> Any:
         return fastavro.schemaless_reader(io.BytesIO(data), writer, reader)
     except (SchemaResolutionError, MemoryError):
         raise
-    except Exception as error:  # fastavro's own errors say nothing of where and what
+    except Exception as error:  # fastavro's own errors do not name the place and the cause
         bounds.walk(data)
         raise ValueError(f"an Avro payload of {len(data)} bytes has a value that cannot be: {error!r:.200}") from error
 
@@ -152,5 +152,5 @@ def _read(data: bytes, writer: Any, bounds: PayloadBounds, reader: Any) -> Any:
 def avro_definition(schema: SchemaInfo) -> Any:
     """The definition as JSON's types. Raises TypeError for a schema of another type, ValueError for what is no JSON."""
     if schema.type is not SchemaType.AVRO:
-        raise TypeError(f"a schema of type AVRO is wanted, got {schema.type.name} {schema.name!r:.60}")
+        raise TypeError(f"expected a schema of type AVRO, got {schema.type.name} {schema.name!r:.60}")
     return parsed(schema.schema)

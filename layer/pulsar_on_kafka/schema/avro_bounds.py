@@ -1,10 +1,10 @@
-"""Bounds of an Avro definition: the cost that payloads may have, and the refusal of those that would cost too much.
+"""Bounds of an Avro definition: the cost that payloads may have, and the refusal of too costly ones.
 
-fastavro reads one value inside the other on the C stack, believes an array that says how many items it has, and turns
-the bytes of a decimal into digits in a time that grows with their square. A definition that contains itself lets some
-kilobytes end the process; one with items that take no bytes (null, or a record of nulls) lets four bytes fill the
-memory. Payloads of such definitions are walked through first, value by value, without recursion and without keeping
-anything; those of all others cannot hold more values than twenty times their bytes.
+fastavro reads one value inside the other on the C stack, trusts the item count of an array, and turns the bytes of a
+decimal into digits in a time that grows with their square. A definition that contains itself lets some kilobytes end
+the process; one with items that take no bytes (null, or a record of nulls) lets four bytes fill the memory. Payloads of
+such definitions are walked through first, value by value, without recursion and without keeping anything; those of all
+others cannot hold more values than twenty times their bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 MAX_DECIMAL_BYTES: Final = 1000
-"""Of a decimal, which has 2,400 digits then: the time to read one grows with the square of its length."""
+"""The limit of a decimal's bytes, 2,400 digits: the time to read one grows with the square of its length."""
 DECIMALS: Final = f"at most {MAX_DECIMAL_BYTES:,}"
 
 
@@ -171,7 +171,7 @@ class _Payload:
         return found
 
     def block(self) -> int:
-        """How many items come next; their size, which a negative number announces, is passed over."""
+        """The number of items that follow; their size, which a negative number announces, is skipped."""
         count = self.long("a number of items")
         if count < 0:
             self.long("the size of items")
@@ -199,7 +199,7 @@ class PayloadBounds:
         self._root = definition
         self._named: dict[str, Any] = {}
         self._pieces: list[tuple[Any, int]] = [(definition, 1)]
-        """Where values begin that can come often, each with the bytes that it takes beside its own."""
+        """Repeatable values, each with the bytes that it takes beside its own."""
         self._uses: dict[str, dict[str, int]] = {"": {}}
         """The types with names that each one's definition holds, and how many levels below it."""
         self._levels: dict[str, int] = {"": 0}
@@ -265,7 +265,7 @@ class PayloadBounds:
         return levels[""]
 
     def _record_sizes(self) -> dict[str, tuple[int, int, int]]:
-        """Of each record, itself included: values that take no bytes, bytes at least, levels of records alone."""
+        """Sizes of each record, itself included: values without bytes, minimal bytes, levels of records alone."""
         kinds = {
             name: [field["type"] for field in definition["fields"]]
             for name, definition in self._named.items()

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class RecordMeta(type):
-    """Collects the fields of a class; enum and record classes stand for a field of theirs without options."""
+    """Collects the fields of a class; enum and record classes count as fields without options."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> RecordMeta:
         if bases:
@@ -59,11 +59,11 @@ class Record(metaclass=RecordMeta):
 
     Args:
         default, required_default, required: as for `Field`, where the record is a field.
-        kwargs: the fields' values; a dict where a record is wanted is taken for the record's fields.
+        kwargs: the fields' values; a dict in the place of a record contains the record's fields.
 
     Raises:
-        TypeError: a value does not fit its field. AttributeError: something is set that is no field, or this class
-            itself is made, which has none.
+        TypeError: a value does not fit its field. AttributeError: an unknown field is set, or this class itself is
+            instantiated, which has none.
     """
 
     _fields: ClassVar[Mapping[str, Declared]]
@@ -155,7 +155,7 @@ class Record(metaclass=RecordMeta):
 
 
 Declared: TypeAlias = Field | Record
-"""What may stand for a field in a record's class, an array or a map."""
+"""The declaration of a field in a record's class, an array or a map."""
 
 _OPTIONS = frozenset({"_default", "_required", "_required_default"})
 
@@ -187,7 +187,7 @@ class CustomEnum(Field):
         return self.enum_type
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """The member; None for None, whatever the options say."""
+        """The member; None for None, regardless of the options."""
         if val is None or isinstance(val, self.enum_type):
             return val
         known: Mapping[Any, Enum] = {}
@@ -221,7 +221,7 @@ class Array(Field):
         super().__init__(default, required, required_default)
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """The list; None for None, whatever the options say."""
+        """The list; None for None, regardless of the options."""
         if val is None:
             return None
         super().validate_type(name, val)
@@ -255,7 +255,7 @@ class Map(Field):
         super().__init__(default, required, required_default)
 
     def validate_type(self, name: str, val: Any) -> Any:
-        """The dict; None for None, whatever the options say."""
+        """The dict; None for None, regardless of the options."""
         if val is None:
             return None
         super().validate_type(name, val)

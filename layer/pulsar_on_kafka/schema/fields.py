@@ -70,7 +70,7 @@ class Field:
 
 
 def wrong_type(name: str, value: object, expected: Any) -> TypeError:
-    """For a value of field `name` that is none of `expected`, a class or several."""
+    """The error for a value of field `name` that is none of `expected`, a class or several."""
     classes = expected if isinstance(expected, tuple) else (expected,)
     names = " or ".join(cls.__name__ for cls in classes)
     return TypeError(f"field {name!r} takes {names}, got {type(value).__name__}: {value!r:.60}")

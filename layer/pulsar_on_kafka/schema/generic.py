@@ -83,7 +83,7 @@ def _message_class(info: SchemaInfo) -> Any:
     try:
         for field in _noted(info):
             kind = _NUMBERS[_READ_AS.get(field["type"], field["type"])]
-            # What is required was so for the writer; a reader that wants it would lose the rest of the message.
+            # The label `required` bound the writer; a reader that enforced it would lose the rest of the message.
             label = _LABELS[field["label"]]
             message.field.add(name=field["name"], number=field["number"], type=kind, label=label if label == 3 else 1)
         pool.Add(file)
@@ -169,16 +169,17 @@ PLAIN_TYPES: Final = frozenset(_FORMS)
 
 
 def plain_reader(kind: SchemaType) -> Callable[[bytes], Any]:
-    """How payloads of one of the `PLAIN_TYPES` are read.
+    """The reader of payloads of one of the `PLAIN_TYPES`.
 
     Numbers and booleans are Python's. DATE, TIME, TIMESTAMP (Java's Date and its subclasses, all a moment in
-    milliseconds) and INSTANT are datetimes in UTC; LOCAL_DATE, LOCAL_TIME and LOCAL_DATE_TIME a date, time and
-    datetime without a time zone. Differs from Pulsar: nanoseconds are cut to microseconds, Python has no finer ones.
-    Payloads are as the Java client writes them, big-endian, of a fixed size each. Source: Pulsar 4.0.7, `ByteSchema`,
+    milliseconds) and INSTANT are datetimes in UTC; LOCAL_DATE, LOCAL_TIME and LOCAL_DATE_TIME a date, time and datetime
+    without a time zone. Differs from Pulsar: nanoseconds are cut to microseconds, Python has no finer ones. Payloads
+    are as the Java client writes them, big-endian, of a fixed size each. Source: Pulsar 4.0.7, `ByteSchema`,
     `ShortSchema`, `IntSchema`, `LongSchema`, `FloatSchema`, `DoubleSchema`, `BooleanSchema`, `DateSchema`,
     `TimeSchema`, `TimestampSchema`, `InstantSchema`, `LocalDateSchema`, `LocalTimeSchema`, `LocalDateTimeSchema`.
 
-    The reader raises ValueError for another number of bytes, and for a time that Python cannot say (years 1 to 9999).
+    The reader raises ValueError for another number of bytes, and for a time outside of Python's range (years 1 to
+    9999).
     """
     form, make = _FORMS[kind]
 
@@ -215,8 +216,8 @@ def generic_schema(info: SchemaInfo) -> Schema:
     """The schema for values written with `info`; the last 128 are kept.
 
     Raises:
-        NotSupported: a PROTOBUF schema that says nothing of its fields; or a type that no topic has.
-        ValueError, or what `AvroSchema` raises: the definition cannot be read.
+        NotSupported: a PROTOBUF schema without its fields; or a type that no topic has.
+        ValueError, or an error of `AvroSchema`: the definition cannot be read.
     """
     kind = info.type
     if kind in (SchemaType.BYTES, SchemaType.NONE):
@@ -250,8 +251,8 @@ class AutoConsumeSchema(Schema):
         raise TypeError(f"AutoConsumeSchema only reads, got {obj!r:.60}")
 
     def decode(self, data: bytes) -> Any:
-        """Raises ValueError: only the writer's schema says what the bytes are (`decode_as_written`)."""
-        raise ValueError(f"AutoConsumeSchema wants the writer's schema for a payload of {len(data)} bytes")
+        """Raises ValueError: the bytes can only be decoded with the writer's schema (`decode_as_written`)."""
+        raise ValueError(f"AutoConsumeSchema requires the writer's schema for a payload of {len(data)} bytes")
 
     def decode_as_written(self, data: bytes, writer: SchemaInfo) -> Any:
         """The value by `writer` alone. Raises as `generic_schema`, and as its `decode`."""

@@ -1,14 +1,13 @@
-"""KeyValueSchema: a key and a value in one message, each with a schema of its own.
+"""A KeyValueSchema has a key and a value in one message, each with a schema of its own.
 
 Inline, both are in the payload; separated, the key is the message's key and the value its payload:
 
-    +------------+-----+--------------+-------+
-    | key length | key | value length | value |     lengths: 4 bytes, big-endian, -1: None
-    +------------+-----+--------------+-------+
+    +------------+-----+--------------+-------+ | key length | key | value length | value | lengths: 4 bytes,
+    big-endian, -1: None +------------+-----+--------------+-------+
 
-The definition has the inline form too, around the definitions of both; its properties say what they are.
-Source: the Java client (`KeyValueSchemaImpl`, `KeyValueSchemaInfo`, `KeyValue`) of Pulsar 4.0.7, since the official
-Python client has no such schema.
+The definition has the inline form too, around the definitions of both; its properties describe them. Source: the Java
+client (`KeyValueSchemaImpl`, `KeyValueSchemaInfo`, `KeyValue`) of Pulsar 4.0.7, since the official Python client has no
+such schema.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class KeyValueSchema(Schema):
 
 
 def encoding_of(info: SchemaInfo) -> KeyValueEncodingType:
-    """Where messages of a KEY_VALUE schema have their keys; INLINE where it does not say. Raises ValueError."""
+    """The place of keys in messages of a KEY_VALUE schema; INLINE by default. Raises ValueError."""
     name = info.properties.get("kv.encoding.type", KeyValueEncodingType.INLINE.name)
     if name not in KeyValueEncodingType.__members__:
         raise ValueError(f"kv.encoding.type is {name!r:.60}; expected INLINE or SEPARATED")
@@ -126,7 +125,7 @@ def _both(data: bytes, encoding: KeyValueEncodingType) -> tuple[bytes | None, by
 @lru_cache(maxsize=128)
 def _parts(writer: SchemaInfo) -> dict[str, SchemaInfo]:
     if writer.type is not SchemaType.KEY_VALUE:
-        raise TypeError(f"a schema of type KEY_VALUE is wanted, got {writer.type.name} {writer.name!r:.60}")
+        raise TypeError(f"expected a schema of type KEY_VALUE, got {writer.type.name} {writer.name!r:.60}")
     return split(writer)
 
 

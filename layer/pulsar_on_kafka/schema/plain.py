@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 NO_DEFINITION: Final = b"null"
-"""What the official client sends as the definition of bytes and text."""
+"""The official client's definition of bytes and text."""
 
 
 class HasData(Protocol):

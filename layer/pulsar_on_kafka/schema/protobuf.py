@@ -40,7 +40,8 @@ def avro_text(message: object) -> str:
     unsigned numbers are the signed ones of the same bits.
 
     Raises:
-        TypeError: it has a group, or an endless default or NaN, which Avro cannot say; Java's client refuses them too.
+        TypeError: it has a group, or an infinite default or NaN, which Avro cannot express; Java's client refuses them
+            too.
     """
     return _Writer().record(message, None)
 
@@ -178,7 +179,7 @@ def _shortest_float(value: float) -> str:
 
 
 def _places(text: str) -> int:
-    """How many digits of `text`, a number, stand behind the first one that is not 0."""
+    """The number of digits of `text`, a number, from the first one that is not 0."""
     return max(len(text.lower().split("e")[0].replace(".", "").replace("-", "").strip("0")) - 1, 0)
 
 
@@ -255,7 +256,7 @@ def _descriptor(record_cls: object) -> Any:
     from google.protobuf.message import Message
 
     if not (isinstance(record_cls, type) and issubclass(record_cls, Message)):
-        raise TypeError(f"a class that protoc generated is wanted, got {record_cls!r:.60}")
+        raise TypeError(f"expected a class that protoc generated, got {record_cls!r:.60}")
     untyped: Any = record_cls
     return untyped.DESCRIPTOR
 
@@ -287,13 +288,13 @@ def message_class(schema: SchemaInfo) -> Any:
     """A class for the root message of a PROTOBUF_NATIVE schema that came from elsewhere; the last 128 are kept.
 
     Raises:
-        TypeError: the schema is of another type. ValueError: it is not what its type says.
+        TypeError: the schema is of another type. ValueError: its definition does not match its type.
     """
     from google.protobuf import descriptor_pool, message, message_factory
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     if schema.type is not SchemaType.PROTOBUF_NATIVE:
-        raise TypeError(f"a schema of type PROTOBUF_NATIVE is wanted, got {schema.type.name} {schema.name!r:.60}")
+        raise TypeError(f"expected a schema of type PROTOBUF_NATIVE, got {schema.type.name} {schema.name!r:.60}")
     pool = descriptor_pool.DescriptorPool()
     try:
         data = parsed(schema.schema)

@@ -40,15 +40,15 @@ Group: TypeAlias = tuple[StateTopic, int, Sequence[tuple[bytes, bytes | None]]]
 
 
 class StateTopicMismatch(StoreError):
-    """A state topic is there and cannot be the one of the catalogue; the message says what differs."""
+    """A state topic exists and differs from the catalogue's; the message names the difference."""
 
 
 class StateLog(Protocol):
-    """Thread-safe. A state topic comes into being when it is first used.
+    """The log of state records. Thread-safe. A state topic is created at its first use.
 
     Every call may raise `DeadlineExceeded`, `ConnectFailed`, `NotAuthorized`, `Closed`, and `StateTopicMismatch` when
-    the topic found has another number of partitions than the catalogue says. Errors that pass by themselves (a broker
-    restarting) are waited out within the deadline.
+    the existing topic has another number of partitions than in the catalogue. Temporary errors (a broker restarting)
+    are retried within the deadline.
     """
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
@@ -79,7 +79,7 @@ class StateLog(Protocol):
         ...
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        """The high watermark: the offset that the next record will get, as the leader says now."""
+        """The high watermark: the offset of the next record, as the leader reports now."""
         ...
 
     def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
@@ -107,7 +107,7 @@ class StateLog(Protocol):
         ...
 
     def now_ms(self) -> int:
-        """The time that records are stored with, Unix milliseconds: the brokers', as their answers to appends tell."""
+        """The timestamp of records stored now, Unix milliseconds: the brokers' time, from their replies to appends."""
         ...
 
     def kafka_name(self, topic: StateTopic) -> str:
@@ -129,7 +129,7 @@ def tombstone(log: StateLog, topic: StateTopic, partition: int, keys: Sequence[b
 
 
 def put(kept: dict[K, V], key: K, value: V | None) -> None:
-    """Keep what a record says under its key; None, a tombstone's, takes it out."""
+    """Stores a record's value under its key; None, a tombstone's, removes it."""
     if value is None:
         kept.pop(key, None)
     else:
@@ -137,14 +137,15 @@ def put(kept: dict[K, V], key: K, value: V | None) -> None:
 
 
 def tombstones_last_s(topic: StateTopic) -> float:
-    """How long a tombstone can be read for certain, in seconds; endless where tombstones mean nothing."""
+    """How long a tombstone can certainly be read, in seconds; infinite where tombstones have no meaning."""
     if topic.cleanup is not Cleanup.COMPACT:
         return inf
     return int(topic.configs.get("delete.retention.ms", _KAFKAS_DELETE_RETENTION_MS)) / 1000
 
 
 def records_stay_s(topic: StateTopic) -> float:
-    """How long after its append a record certainly makes compaction drop nothing, in seconds; 0 for no promise.
+    """The time after its append during which a record certainly makes compaction drop nothing, in seconds; 0 for no
+    promise.
 
     Kafka goes by the records' timestamps, so this holds only where the broker sets them.
     """
@@ -156,6 +157,6 @@ def records_stay_s(topic: StateTopic) -> float:
 
 
 def check_partition(topic: StateTopic, partition: int) -> None:
-    """Raises ValueError for a partition that the topic does not have: whoever computed it is wrong."""
+    """Raises ValueError for a partition that the topic does not have: a fault of the caller."""
     if not 0 <= partition < topic.most_partitions:
         raise ValueError(f"state topic {topic.name} has partitions 0 to {topic.most_partitions - 1}, not {partition}")

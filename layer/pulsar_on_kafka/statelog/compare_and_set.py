@@ -1,11 +1,11 @@
-"""Compare-and-set on a log that only appends: propose, read to the end, and believe what stands there.
+"""Compare-and-set on a log that only appends: propose, read to the end, and apply the result.
 
-What is proposed must say what shall be, not what to change, because a proposal whose outcome is unknown is made again
-on the state that was found. An append that timed out is treated as follows. It is never repeated under its own key:
-that would move the key's last record, and with compaction the place that decides. Reading to the end settles it when
-its version is taken (won, or lost for good: whatever arrives later stands behind the winner). Otherwise it may still
-arrive; a further proposal of the same version gets a fresh attempt, and whichever comes first in the log is the
-version, the other a loser like any other.
+A proposal must contain the new state, not a change, because a proposal whose outcome is unknown is repeated on the
+state that was found. An append that timed out is treated as follows. It is never repeated under its own key: that would
+move the key's last record, and with compaction the place that decides. Reading to the end settles it when its version
+is taken (won, or lost for good: a late record stands behind the winner). Otherwise it may still arrive; a further
+proposal of the same version gets a fresh attempt, and whichever comes first in the log is the version, the other a
+loser like any other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 _log: Final = logging.getLogger(__name__)
 _ATTEMPT_BYTES: Final = 16
 MAX_PROPOSALS: Final = 100
-"""Of one `update`. Each that loses lost to somebody who won."""
+"""The limit of proposals in one `update`. Each loser lost to a winner of another process."""
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _CLEANED_AT_ONCE: Final = 16
@@ -118,17 +118,17 @@ class CompareAndSet(Generic[E]):
         return self._view.ask(lambda entities: entities.winners(entity), deadline)
 
     def cached(self, entity: E) -> Versioned | None:
-        """The state when the end was last reached, without asking the broker; None when nothing is known just now."""
+        """The state when the end was last reached, without a request to the broker; None when it is unknown."""
         return self._view.glance(lambda entities: entities.state(entity))
 
     def propose(self, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
-        """Make `value` the state after version `expected_version` (0: the entity was never written).
+        """Proposes `value` as the state after version `expected_version` (0: the entity was never written).
 
-        After a win up to 16 records that nobody needs any more are tombstoned; a loser tombstones its own.
+        After a win up to 16 superfluous records are tombstoned; a loser tombstones its own.
 
         Raises:
             AppendFailed, RecordTooLarge, NotAuthorized: certainly not proposed.
-            AppendOutcomeUnknown: the deadline passed before the outcome could be read; `read` tells.
+            AppendOutcomeUnknown: the deadline passed before the outcome could be read; `read` returns it.
             Corrupt: the partition holds a record that cannot be read. Perhaps proposed.
         """
         return self._propose(entity, expected_version, value, self._new_attempt(), deadline)
@@ -152,8 +152,8 @@ class CompareAndSet(Generic[E]):
         return outcome
 
     def _overtaken(self, entity: E, expected_version: int, deadline: Deadline) -> Outcome | None:
-        """When the state is already known to be beyond what the proposer expects (versions never go back), or to have
-        been removed since."""
+        """The loss when the known state is already beyond the expected version (versions never decrease), or was
+        removed since."""
         known = self._view.glance(lambda entities: (entities.state(entity),))
         seen = None if known is None else known[0]
         if seen is not None and seen.version > expected_version:
@@ -179,16 +179,16 @@ class CompareAndSet(Generic[E]):
             ) from failure
 
     def update(self, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline) -> Versioned:
-        """Read, change, propose, until a proposal wins or nothing is left to write; gives the state then.
+        """Reads, changes and proposes, until a proposal wins or nothing is left to write; returns the state then.
 
-        `change` is called with each state found and says what the state shall be, or None when it is that already. It
-        raises an error of its own when the entity is missing, or not fit for the wish. It may meet the outcome of an
-        earlier proposal of this same call, which a time-out had hidden.
+        `change` is called with each state found and returns the new state, or None to keep it. It raises an error of
+        its own when the entity is missing, or does not allow the change. It may get the outcome of an earlier proposal
+        of this same call, which a time-out had hidden.
 
         Raises:
             DeadlineExceeded, AppendOutcomeUnknown: the deadline passed first.
             AppendFailed: `MAX_PROPOSALS` proposals lost; between two there is a pause that grows to half a second.
-            ValueError: `change` made nothing of a missing entity.
+            ValueError: `change` returned None for a missing entity.
         """
         state = self._changed(entity, change, deadline)
         if state is None:
@@ -219,21 +219,21 @@ class CompareAndSet(Generic[E]):
         return state
 
     def remove(self, entity: E, deadline: Deadline, *, below: float = inf) -> None:
-        """Take the versions below `below` out of the log, whoever won them, for good: nobody may ask for them again,
-        nor propose one of them. Without it the entity was never written.
+        """Removes the versions below `below` from the log for good, whichever process won them: no process may read
+        them again, nor propose one of them. Without `below` the entity counts as never written.
 
-        Raises what `StateLog` raises; a second call goes on where the first one stopped.
+        Raises the errors of `StateLog`; a second call continues after a failure.
         """
         while keys := self._view.ask(lambda entities: entities.keys_below(entity, below), deadline):
             deadline.check(f"the records of {entity} to be removed from {self._name}")
             tombstone(self._log, self._topic, self._partition, keys[:_CLEANED_AT_ONCE], deadline)
 
     def remove_dead(self, dead: Mapping[E, int], deadline: Deadline) -> int:
-        """Take entities out of the log, each with all versions up to the one named here, its newest when it was seen to
-        be dead; one that has a newer one stays. Gives how many records went.
+        """Removes entities from the log, each with all versions up to the one named here, its newest when it was found
+        dead; one with a newer version stays. Returns the number of removed records.
 
-        It is for what nobody has spoken of for long: a proposal that was made before, and comes only now, undoes it. A
-        caller that fails may do it again. Raises what `StateLog` raises.
+        It is for entities without proposals for long: an earlier proposal that arrives late undoes it. It may be
+        repeated after a failure. Raises the errors of `StateLog`.
         """
         epochs = self._view.ask(lambda entities: entities.epochs, deadline)
         needed = max((version // EPOCH_VERSIONS + 1 for version in dead.values()), default=0)

@@ -1,9 +1,9 @@
-"""A state log some of whose topics are followed: what is read again and again is there before anybody asks for it.
+"""A state log that tails busy topics in the background, so that reads return without a round trip.
 
-A reading of the log as it is means to assign a consumer, to wait for a fetch, and to wait for others who read. Where
-the same partition is read many times a second, as an owner does who waits for its own records, one thread of the
-process follows it instead, and a reading takes what has come. Nobody need know: what the thread does not have (what is
-older, or does not come within half a second because of some trouble of its consumer) is read as ever.
+An ordinary reading assigns a consumer, waits for a fetch, and waits for other readings. Where the same partition is
+read many times a second, as by an owner that waits for its own records, one thread of the process follows it instead,
+and a reading takes the received records. This is transparent: records that the thread does not have (older ones, or
+those that its consumer does not get within half a second) are read as usual.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Window:
         self._most_bytes = most_bytes
         self._base = start
         self._reached = -1
-        """Nothing was heard yet: who would wait for the first record had better read by himself."""
+        """Nothing was received yet: waiting for the first record is slower than an ordinary reading."""
         self._records: deque[LogRecord] = deque()
         self._bytes = 0
         self._over = False
@@ -120,7 +120,7 @@ class FollowedLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._read: dict[KafkaPartition, Moment] = {}
-        """When it was read last."""
+        """The time of the last reading."""
         self._follower = _Follower(reader, self._still_wanted)
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
@@ -252,7 +252,7 @@ class _Follower:
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _read_what_is_wanted(self) -> float:
-        """Until nothing is, or this is closed; gives how long to wait for what is wanted next."""
+        """Reads the wanted partitions until none is, or this is closed; returns the wait for the next ones."""
         self._changed.set()  # it begins with looking, also after a failure
         read: dict[KafkaPartition, Window] = {}
         try:

@@ -1,4 +1,4 @@
-"""The state log on Kafka: one fetcher and somebody else's producer and admin client for all state topics."""
+"""The state log on Kafka: one fetcher, and a shared producer and admin client for all state topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def keeps(needed: str, value: str) -> bool:
-    """Whether a topic's option promises at least what is needed: numbers may be higher."""
+    """Whether a topic's option promises at least the required value: numbers may be higher."""
     if needed.isdigit() and value.isdigit():
         return int(value) >= int(needed)
     return value == needed
@@ -65,8 +65,8 @@ class KafkaStateLog:
         *,
         instance: Instance,
     ) -> None:
-        """`clock` is told the brokers' time with each append, where the topic has it. `instance`: whose state it
-        is."""
+        """`clock` receives the brokers' time with each append, where the topic has it. `instance`: the owner of the
+        state."""
         self._instance = instance
         self._producer = producer
         self._clock = clock
@@ -74,9 +74,9 @@ class KafkaStateLog:
         self._fetcher = fetcher
         self._there: set[str] = set()
         self._learned: dict[tuple[str, int], KafkaProducer] = {}
-        """Which producer knows of partitions that were added to a topic."""
+        """The producer that knows of partitions that were added to a topic."""
         self._making: dict[str, threading.Lock] = {}
-        """For each topic: one that is being made holds up nobody who wants another one."""
+        """A lock for each topic: the creation of one does not block the use of another."""
         self._closed = threading.Event()
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
@@ -163,7 +163,7 @@ class KafkaStateLog:
         return _Patience(deadline, self._closed, lambda: self._is_gone(topic))
 
     def _is_gone(self, topic: StateTopic) -> bool:
-        """Whether a broker says that the topic is not there; False when none answers."""
+        """Whether a broker reports that the topic does not exist; False without a reply."""
         try:
             return self._admin.describe_topic(self.kafka_name(topic), Deadline.after(_ASK_S)) is None
         except StoreError:
@@ -173,7 +173,7 @@ class KafkaStateLog:
         return self._instance.state_topic(topic)
 
     def _make_ready(self, topic: StateTopic, partition: int, deadline: Deadline) -> None:
-        """Whatever else is asked of a topic, this comes first; it costs nothing from the second time on."""
+        """Makes a topic ready before its first use; costs nothing from the second time on."""
         if self._closed.is_set():
             raise Closed("the state log is closed")
         check_partition(topic, partition)
@@ -219,8 +219,8 @@ class KafkaStateLog:
             self._check_cleanup(topic, deadline)
 
     def _check_cleanup(self, topic: StateTopic, deadline: Deadline) -> None:
-        """A state topic that Kafka deletes from would forget; raises StateTopicMismatch. Of what is less grave the log
-        tells."""
+        """Checks the cleanup policy: a state topic that Kafka deletes from would lose state; raises StateTopicMismatch.
+        Minor differences are logged."""
         name = self.kafka_name(topic)
         try:
             configs = self._patiently(topic, deadline, lambda: self._admin.topic_configs(name, deadline))
@@ -237,7 +237,7 @@ class KafkaStateLog:
             value, needed = configs.get(option), topic.configs.get(option)
             if value is not None and needed is not None and not keeps(needed, value):
                 _log.warning(
-                    "state topic %s has %s=%s and should have %s: `pok doctor` says why, and how to set it",
+                    "state topic %s has %s=%s and should have %s: `pok doctor` shows why, and how to set it",
                     name, option, value, needed,
                 )  # fmt: skip
 
@@ -260,7 +260,7 @@ class _Patience:
         self._learning = Deadline.after(_LEARNS_OF_TOPIC_S)
 
     def wait_after(self, failure: StoreError | NoSuchTopic) -> None:
-        """Return after a short pause when another attempt makes sense, else raise what says why not."""
+        """Returns after a short pause when a retry makes sense; otherwise raises the reason."""
         if isinstance(failure, _NOT_WORTH_A_RETRY):
             raise failure
         if isinstance(failure, NoSuchTopic) and self._learning.passed() and self._topic_is_gone():

@@ -1,9 +1,9 @@
-"""An owned log: a partition of a state topic in the hands of whoever took it over last.
+"""An owned log: a partition of a state topic, owned by the process that took it over last.
 
 Command, decide, append, apply and reply meet here (docs/architecture.md). An owner's round has one order: by the state
-that it read last it decides, and appends; then it reads the log to its end, or to where its own records end, and stops
-if somebody else took over before that; only what this gives is acted upon, and answered. So nothing is done before the
-record that says so was read back as valid, and an owner that was stopped for long can append when it wakes, but never
+that it read last it decides, and appends; then it reads the log to its end, or to the end of its own records, and stops
+if another process took over before that; only the result of this reading is acted upon, and answered. So no action
+precedes the reading of its valid record, and an owner that was paused for long can append when it wakes, but never
 decide. Taking over has one order too: read to the end, append TAKEOVER, read it back, serve.
 """
 
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=OwnedFold)
 
 
 class OwnedLog(Generic[S]):
-    """For one thread: the state that it gives is the view's own, and stays the same until the next call."""
+    """An owned log, for one thread: the returned state is the view's own, and does not change until the next call."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class OwnedLog(Generic[S]):
         self._late_is_harmless = late_is_harmless
         self._new_session = new_session
         self.owner: Owner | None = None
-        """Who this is; None as long as it has not taken over, and after it was fenced."""
+        """The owner identity; None before the take-over, and after it was fenced."""
 
     def read(self, deadline: Deadline, at: LogEnd | None = None) -> S:
-        """The state at an end that was asked for after this call was made, or, with `at`, where the records of that
-        append have been read back; whoever owns it. Raises Corrupt, and as `StateLog`."""
+        """The state at an end that was taken after this call began, or, with `at`, after the records of that append
+        were read back; with any owner. Raises Corrupt, and the errors of `StateLog`."""
         return self._view.ask(lambda state: state, deadline, at)
 
     def take_over(self, claim: Callable[[S, Owner], tuple[bytes, bytes]], deadline: Deadline) -> S:
@@ -87,7 +87,7 @@ class OwnedLog(Generic[S]):
         return state
 
     def judged(self, deadline: Deadline, at: LogEnd | None = None) -> S:
-        """As `read`, where nobody else took over: the owner may act on it. Raises Fenced."""
+        """The result of `read` where no other process took over: the owner may act on it. Raises Fenced."""
         state = self.read(deadline, at)
         owner = self.must_own()
         try:
@@ -98,11 +98,11 @@ class OwnedLog(Generic[S]):
         return state
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline) -> LogEnd:
-        """Append in this order, and wait until all are durable; `judged` tells whether they count.
+        """Appends in this order, and waits until all are durable; `judged` shows whether they count.
 
         Raises:
-            Fenced: nothing is owned; or, unless `late_is_harmless`, it is unknown what was written.
-            AppendOutcomeUnknown, and as `StateLog.append_many`.
+            Fenced: nothing is owned; or, unless `late_is_harmless`, the outcome is unknown.
+            AppendOutcomeUnknown, and the errors of `StateLog.append_many`.
         """
         owner = self.must_own()
         try:
@@ -114,7 +114,7 @@ class OwnedLog(Generic[S]):
             raise Fenced(f"{self._name}: {owner} does not know what it wrote: {unknown}") from unknown
 
     def must_own(self) -> Owner:
-        """Who this is. Raises Fenced: it has not taken over, or was fenced."""
+        """The owner identity. Raises Fenced: it has not taken over, or was fenced."""
         if self.owner is None:
             raise Fenced(f"{self._name} was not taken over")
         return self.owner

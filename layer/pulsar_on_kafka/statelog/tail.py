@@ -1,10 +1,10 @@
-"""A thread that reads partitions of a state topic as they grow, as long as somebody wants them.
+"""A thread that reads partitions of a state topic as they grow, as long as they have users.
 
-It begins where a partition ends when it is wanted first, and reads only what is wanted; while nothing is it waits, and
-before the first wish it is not there. What was written before is not seen. When reading fails it goes on where it
-stood, unless retention took that: whoever asked something that way asks again.
+It begins at a partition's end at the first use, and reads only wanted partitions; without any it waits, and before the
+first use the thread does not exist. Earlier records are not read. After a failure it continues from its position,
+unless retention deleted that: senders of lost requests resend them.
 
-`FollowedLog` has a thread of another kind: nothing may be missing from its windows, so it gives them up instead.
+`FollowedLog` has a thread of another kind: its windows must be complete, so it drops them instead.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _END_TIMEOUT_S: Final = 10.0
 
 
 class PartitionTail:
-    """Thread-safe. Memory: one batch of 500 records, and librdkafka's fetch queue.
+    """The tail of a state topic. Thread-safe. Memory: one batch of 500 records, and librdkafka's fetch queue.
 
-    When it cannot read it says so once, and tries again every second; every 30 s where a right is missing.
+    A failure is logged once, and retried every second; every 30 s where a right is missing.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class PartitionTail:
         without: str,
         rest_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`reader` is its own. `wanted` says which partitions are; `look` when that changed. `without` says in words
-        what does not work while nothing can be read; `rest_s`, for how many seconds nothing has to be read after what
-        was heard just now."""
+        """`reader` belongs to it alone. `wanted` returns the partitions to read; call `look` after a change. `without`
+        describes in words the work that stops while reading fails; `rest_s` returns how many seconds reading may pause
+        after the last records."""
         self._log = log
         self._topic = topic
         self._reader = reader
@@ -60,9 +60,9 @@ class PartitionTail:
         self._rest_s = rest_s
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
-        """Where reading of a partition is to begin, if it is not being read yet and not at its end."""
+        """The start of partitions that are to be read, not from their end, and not being read yet."""
         self._positions: dict[int, int] = {}
-        """Behind what was read of the partitions that are being read."""
+        """The position behind the last record of each partition that is being read."""
         self._resume: dict[int, int] = {}
         """The same of those that were being read when reading failed."""
         self._changed = threading.Event()
@@ -71,7 +71,8 @@ class PartitionTail:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def look(self, partition: int | None = None, start: int | None = None) -> None:
-        """What is wanted has changed. `partition` is to be read from `start` on, if it is not being read already."""
+        """Handles a change of the wanted partitions. `partition` is to be read from `start` on, if it is not being read
+        already."""
         with self._lock:
             if self._worker.ended:
                 return
@@ -134,7 +135,7 @@ class PartitionTail:
             start = self._starts.get(partition, self._resume.get(partition))
         if start is None:
             start = self._end(partition)
-        with self._lock:  # somebody may have asked for an earlier one meanwhile
+        with self._lock:  # another caller may have requested an earlier one meanwhile
             return min(start, self._starts.get(partition, start))
 
     def _end(self, partition: int) -> int:

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.errors import Fenced
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner that took over last. Versions count from 1; the session tells apart two that claimed one version."""
+    """The owner that took over last. Versions count from 1; the session distinguishes two that claimed one version."""
 
     session: str
     version: int

@@ -1,15 +1,15 @@
-"""Compare-and-set decides which state an entity has when anybody may propose the next one and Kafka cannot append
+"""Compare-and-set decides the state of an entity when any process may propose the next one and Kafka cannot append
 conditionally.
 
 Every record is an entity's whole state; its key names entity, version and attempt, and is written once. The state is
-*the first record, in log order, of the highest version present*. That needs no history, so readers agree whatever
-compaction took, as long as records are cleaned in one order: losers of a version before its winner, and never the
-winner of the highest version. Pure: no log, no clock.
+*the first record, in log order, of the highest version present*. That needs no history, so readers agree after any
+compaction, as long as records are cleaned in one order: losers of a version before its winner, and never the winner of
+the highest version. Pure: no log, no clock.
 
-A dead entity can be removed: all of it goes. Its versions must not be given again: a proposal that was made
-before, and comes late, would stand above those of whoever begins anew. So removing opens an *epoch* of the partition
-first, a record that stays, and versions of what begins lie behind those of all earlier epochs. Two that begin the same
-entity may have met different epochs; what begins is void behind any record of a lower version. Decision:
+A dead entity can be removed with all its records. Its versions must not be reused: an earlier proposal that arrives
+late would stand above those of a recreated entity. So removing opens an *epoch* of the partition first, a record that
+stays, and versions of new entities lie behind those of all earlier epochs. Two processes that create the same entity
+may have read different epochs; a first version is void behind any record of a lower version. Decision:
 mapping/decisions/0026.
 """
 
@@ -23,7 +23,7 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka_mapping.state.state_keys import epoch_of
 
 E = TypeVar("E")
-"""What identifies an entity; hashable."""
+"""The identity of an entity; hashable."""
 
 EPOCH_VERSIONS: Final = 1 << 32
 """More than an entity ever has in one life: version 1 of epoch e is e times this, plus 1."""
@@ -70,7 +70,7 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Somebody else's record is this version; the proposal never took effect, nor will it."""
+    """Another process's record is this version; the proposal never took effect, nor will it."""
 
     state: Versioned
 
@@ -86,11 +86,11 @@ Outcome: TypeAlias = Won | Lost | OutcomeUnknown
 
 
 def judge(version: int, attempt: str, state: Versioned | None, winner: Versioned | None = None) -> Outcome:
-    """The outcome of the proposal (version, attempt), given the state at an end that was asked for after its append.
+    """The outcome of the proposal (version, attempt), given the state at an end that was taken after its append.
 
-    A lower version stands there only when the append was not acknowledged: the record may still arrive, and win.
-    A higher one proves nothing either way: compaction may have taken the evidence. Where winners are never cleaned it
-    cannot: `winner` is the version's first record then, if there is one.
+    A lower version stands there only when the append was not acknowledged: the record may still arrive, and win. A
+    higher one proves nothing: compaction may have deleted the evidence. Where winners are never cleaned it cannot:
+    `winner` is the version's first record then, if there is one.
     """
     decisive = winner or state
     if state is None or decisive is None or decisive.version != version:
@@ -106,9 +106,9 @@ def whole(value: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Keeping(Generic[E]):
-    """What is kept of entities: in the log the winner of every version (schemas), or else superseded ones are cleaned;
-    in memory, and for readers, `value` of each value (it raises nothing; with another one than `whole` there is no
-    `update`). `place_of`: where an entity lies, for those who ask for all of one place."""
+    """The retained parts of entities: in the log the winner of every version (schemas), or else superseded ones are
+    cleaned; in memory, and for readers, `value` of each value (it raises nothing; with another one than `whole` there
+    is no `update`). `place_of`: the place of an entity, for reads of all entities of one place."""
 
     winners: bool = False
     value: Callable[[bytes], bytes] = whole
@@ -167,7 +167,7 @@ class VersionedEntities(Generic[E]):
 
     @property
     def epochs(self) -> list[int]:
-        """Those on record, in order; the last one counts."""
+        """The recorded epochs, in order; the last one counts."""
         return sorted(self._epochs)
 
     @property
@@ -176,7 +176,7 @@ class VersionedEntities(Generic[E]):
         return max(self._epochs, default=0) * EPOCH_VERSIONS + 1
 
     def state(self, entity: E) -> Versioned | None:
-        """The entity's state, or None when nobody has written it yet."""
+        """The entity's state; None before the first write."""
         versions = self._versions.get(entity)
         return _standing(versions) if versions else None
 
@@ -186,7 +186,7 @@ class VersionedEntities(Generic[E]):
     def states_at(self, place: str) -> dict[E, Versioned]:
         """The states of one place's entities alone. Raises LookupError without `place_of`."""
         if self._place_of is None:
-            raise LookupError("nobody said which place an entity is of")
+            raise LookupError("the place of an entity is not defined")
         return {entity: _standing(self._versions[entity]) for entity in self._at.get(place, ())}
 
     def winners(self, entity: E) -> list[Versioned]:
@@ -210,9 +210,9 @@ class VersionedEntities(Generic[E]):
     def to_clean(self, entity: E, *, keep_winners: bool = False) -> list[bytes]:
         """Keys to tombstone now: every version's losers; once none is left, superseded winners, oldest first.
 
-        Anybody may do it at any time, also on a view that is not the newest: a loser stays one, and so does a
-        superseded winner. What comes in the second step is not named in the first, so that a failure between two
-        tombstones cannot leave a loser without its winner.
+        Any process may do it at any time, also on a view that is not the newest: a loser stays one, and so does a
+        superseded winner. The first step does not name keys of the second, so that a failure between two tombstones
+        cannot leave a loser without its winner.
         """
         winners = self.winners(entity)
         losers = self._losers(entity, winners)
@@ -221,7 +221,7 @@ class VersionedEntities(Generic[E]):
         return [self._key(entity, winner) for winner in winners[:-1]]
 
     def keys_below(self, entity: E, end: float) -> list[bytes]:
-        """Keys to tombstone, in the order of `to_clean`, of versions below `end` that nobody will ask for again."""
+        """Keys to tombstone, in the order of `to_clean`, of versions below `end` that are no longer needed."""
         winners = self.winners(entity)
         every = (*self._losers(entity, winners), *winners)
         return [self._key(entity, record) for record in every if record.version < end]
@@ -245,7 +245,7 @@ def _standing(versions: dict[int, dict[str, Versioned]]) -> Versioned:
 
 
 def _is_void(version: int, versions: dict[int, dict[str, Versioned]]) -> bool:
-    """It begins what was there: whoever proposed it had not seen the record of a lower version before it."""
+    """Whether it is a void first version: its proposer had not seen the record of a lower version before it."""
     if version < EPOCH_VERSIONS or version % EPOCH_VERSIONS != 1:
         return False
     begun = _first(versions[version]).offset

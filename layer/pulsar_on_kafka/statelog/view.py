@@ -1,15 +1,14 @@
-"""A cached tail of one partition: read to the end when asked, folded as it comes, shared by the threads of a process.
+"""A cached tail of one partition: read to the end on demand, folded incrementally, shared by the threads of a process.
 
-Rules of the log (layer/pulsar_on_kafka/statelog/README.md) that live here. *The end* is asked for after the caller
-asked. Nothing is judged before the end is reached, because a tombstone that is still to come also takes what stood
-before it. A reader that has not been at the end for half of `delete.retention.ms` starts over, because it may have
-missed tombstones that are gone by now.
+Rules of the log (layer/pulsar_on_kafka/statelog/README.md) that live here. *The end* is taken after the call began.
+Nothing is decided before the end is reached, because a later tombstone also deletes earlier records. A reader that has
+not been at the end for half of `delete.retention.ms` starts over, because it may have missed tombstones that were
+deleted since.
 
-And one more, which the simulation found missing (a paused proposer won a version that another had won): between asking
-for the end and reading up to it, compaction may take records because of others that stand *beyond* that end, and leave
-a loser that looks like the winner. So a reading counts when it was done within the topic's `min.compaction.lag.ms` of
-asking for its end; where there is no such promise, or no such luck, the end is asked for again and read on to, until it
-has not moved.
+And one more, which the simulation found missing (a paused proposer won a version that another had won): between taking
+the end and reading up to it, compaction may delete records because of others *beyond* that end, and leave a loser that
+looks like the winner. So a reading counts when it ended within the topic's `min.compaction.lag.ms` of taking the end;
+otherwise the end is taken again and read up to, until it has not moved.
 """
 
 from __future__ import annotations
@@ -53,21 +52,21 @@ T = TypeVar("T")
 
 
 class LogEnd(NamedTuple):
-    """The end that the log had at least, from `asked` on; `LogView.append` gives it."""
+    """A lower bound of the log's end, valid from `asked` on; `LogView.append` returns it."""
 
     asked: Moment
     end: int
     position: int
-    """The view's own, when the append began: in a log that goes on it lies below `end`."""
+    """The view's own position when the append began: in a log that continues it lies below `end`."""
     own: Sequence[LogRecord] = ()
-    """What was appended."""
+    """The appended records."""
 
     def since(self, before: LogEnd | None) -> LogEnd:
         """The two appends, one after the other, as if they were one."""
         return self if before is None else LogEnd(before.asked, self.end, before.position, [*before.own, *self.own])
 
     def is_all_from(self, position: int) -> bool:
-        """Whether nobody else's records lie in [position, end)."""
+        """Whether no foreign records lie in [position, end)."""
         own = self.own
         return self.end - position == len(own) and [record.offset for record in own] == list(range(position, self.end))
 
@@ -77,12 +76,12 @@ class LogView(Generic[F]):
 
     A value that the fold cannot read makes its own entity unusable (the topic, namespace or tenant of its key), and
     every question about the whole partition: `refresh` and `ask` raise `Corrupt` with topic, partition and offset,
-    because a skipped record would be silent loss. The view reads on nevertheless, so it is usable again by itself as
-    soon as somebody (`pok doctor --tombstone`) has put a tombstone, or a readable record, under that record's key,
-    which is also how any later reader will see it: as if the record had never been there.
+    because a skipped record would be silent loss. The view reads on nevertheless, so it is usable again as soon as an
+    operator (`pok doctor --tombstone`) has put a tombstone, or a readable record, under that record's key. Later
+    readers then see no trace of the record.
 
-    A record whose key cannot be read is passed over, told in the log once and counted (`unreadable_keys`): nothing of
-    ours can stand under it, so it must not keep everybody from what lies in the same partition. Memory: 1,000 of them.
+    A record whose key cannot be read is skipped, logged once and counted (`unreadable_keys`): it is not this product's,
+    so it must not block the rest of the partition. Memory: 1,000 of them.
     """
 
     def __init__(self, log: StateLog, topic: StateTopic, partition: int, fold: Callable[[], F], clock: Clock) -> None:
@@ -99,9 +98,9 @@ class LogView(Generic[F]):
         self._position = 0
         self._no_tombstone_missed_since = self._now()
         self._unreadable: dict[bytes, tuple[int, str, str | None]] = {}
-        """By key: where it lies, why it cannot be read, and what it is about."""
+        """Unreadable records by key: the place, the reason, and the entity."""
         self._passed_over: dict[int, str] = {}
-        """By the hash of a key that cannot be read: where, and why."""
+        """Unreadable keys by hash: the place, and the reason."""
         self._told_of_keys = False
         self._changed = threading.Condition()
         with _views_lock:
@@ -113,18 +112,17 @@ class LogView(Generic[F]):
 
     @property
     def unreadable_keys(self) -> int:
-        """How many lie in the log, 1,000 at most."""
+        """The number of them in the log, 1,000 at most."""
         return len(self._passed_over)
 
     # Appending ----------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline) -> LogEnd:
-        """Append in this order and wait until all are durable; `records` are not none. Raises as
+        """Appends in this order and waits until all are durable; `records` must not be empty. Raises the errors of
         `StateLog.append_many`.
 
-        What it gives makes `ask` answer as soon as these records have been applied, without asking for the end; where
-        their offsets say that they stand right behind what was read, so that nobody else's are between, without
-        reading them.
+        With the result `ask` returns as soon as these records have been applied, without requesting the end. If their
+        offsets show that they follow the last reading directly, without foreign records between, it does not read them.
         """
         asked, position = self._now(), self._position
         offsets = self._log.append_many(self._topic, self._partition, records, deadline)
@@ -132,20 +130,20 @@ class LogView(Generic[F]):
         own = [LogRecord(offset, key, value, now_ms) for offset, (key, value) in zip(offsets, records, strict=True)]
         return LogEnd(asked, max(offsets) + 1, position, own)
 
-    # Asking -------------------------------------------------------------------------------------------------------
+    # Questions -------------------------------------------------------------------------------------------------------
 
     def refresh(self, deadline: Deadline, at: LogEnd | None = None, about: str | None = None) -> None:
-        """Return once everything that was in the log when this call was made has been applied, or with `at` everything
+        """Returns once everything that was in the log when this call began has been applied, or with `at` everything
         that was there when that append began, and the append.
 
-        One thread reads at a time. A caller shares another's reading only when that one asks for the end after this
-        call was made, or came as far as `at`; otherwise it waits for its own turn.
+        One thread reads at a time. A caller shares another's reading only when that one takes the end after this call
+        began, or reached `at`; otherwise it waits for its own turn.
 
         `about`: the only topic, namespace or tenant that matters; None for all of them.
 
         Raises:
             Corrupt: a record cannot be read, see above.
-            DeadlineExceeded: the end was not reached in time; what was read so far is kept for the next call.
+            DeadlineExceeded: the end was not reached in time; the progress is kept for the next call.
         """
         with self._changed:
             enough = self._rounds_begun + 1
@@ -185,10 +183,10 @@ class LogView(Generic[F]):
                     return answer()
 
     def ask_readable(self, question: Callable[[F], T], deadline: Deadline) -> tuple[T, frozenset[str]]:
-        """The answer over what can be read, and the topics, namespaces and tenants of which something cannot: whoever
-        goes through all passes them over, because of them the answer may lack what matters.
+        """The answer over readable records, and the topics, namespaces and tenants with unreadable ones: listings must
+        skip them, because the answer about them may be incomplete.
 
-        Raises as `ask`; Corrupt: of one such record nobody can say what it is about.
+        Raises the errors of `ask`; Corrupt: the entity of such a record is unknown.
         """
 
         def answer() -> tuple[T, frozenset[str]]:
@@ -197,7 +195,9 @@ class LogView(Generic[F]):
 
         found, spoiled = self._ask(answer, deadline, None, _NOBODY)
         if spoiled:
-            _log.warning("view=%s of %s something cannot be read, `pok doctor` tells more", self._name, sorted(spoiled))
+            _log.warning(
+                "view=%s of %s some records cannot be read, `pok doctor` shows more", self._name, sorted(spoiled)
+            )
         return found, spoiled
 
     def glance(self, question: Callable[[F], T], about: str | None = None) -> T | None:
@@ -230,9 +230,7 @@ class LogView(Generic[F]):
         if self._passed_over and not self._told_of_keys:
             self._told_of_keys = True
             first = next(iter(self._passed_over.values()))
-            _log.warning(
-                "view=%s passes %d keys over, `pok doctor` tells more: %s", self._name, self.unreadable_keys, first
-            )
+            _log.warning("view=%s skips %d keys, `pok doctor` shows more: %s", self._name, self.unreadable_keys, first)
         if self._unreadable and (spoiled := self._spoiled(about)):
             offset, reason, _ = min(spoiled, key=itemgetter(0))
             raise Corrupt(f"{self._name} offset {offset}: {reason}")

@@ -38,7 +38,7 @@ def test_no_pass_without_an_answer_counts(own_broker: EmbeddedBroker, monkeypatc
         console.site.connect(asking, SharedGatherer(admin.node))
         console.says("billing")
         own_broker.pause()
-        with pytest.raises(StoreError, match=r"none of [0-9]+ partitions answers"):
+        with pytest.raises(StoreError, match=r"none of [0-9]+ partitions replies"):
             gatherer.gather(patience())
         console.says("The cluster does not answer.")
         seen = console.site.look()

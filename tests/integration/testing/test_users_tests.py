@@ -50,7 +50,7 @@ def test_xdist_workers_share_the_cluster_that_is_named(tmp_path: Path, bootstrap
 def test_a_cluster_that_is_not_there_fails_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(OF_PYTEST)
     said = run(tmp_path, "pytest", "-q", "--pok-broker", "external", POK_BOOTSTRAP="localhost:1")
-    assert "nobody answers at POK_BOOTSTRAP=localhost:1: start that cluster, or unset it" in said
+    assert "no broker replies at POK_BOOTSTRAP=localhost:1: start that cluster, or unset it" in said
     assert "Traceback" not in said
     assert "1 error" in said
 

@@ -86,5 +86,5 @@ def test_a_distribution_of_another_version_than_asked_for_is_refused(
 ) -> None:
     monkeypatch.setenv("POK_KAFKA_HOME", str(distribution(tmp_path, "kafka_2.13-4.2.0.jar")))
     monkeypatch.setenv("POK_KAFKA_VERSION", "3.9.2")
-    with pytest.raises(EmbeddedBrokerError, match=r"is Kafka 4\.2\.0, and POK_KAFKA_VERSION asks for 3\.9\.2"):
+    with pytest.raises(EmbeddedBrokerError, match=r"is Kafka 4\.2\.0, and POK_KAFKA_VERSION requires 3\.9\.2"):
         kafka_jars(tmp_path / "cache", silent, nobody)

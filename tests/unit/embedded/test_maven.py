@@ -135,7 +135,7 @@ def test_a_sum_with_the_file_s_name_behind_it_will_do(repository: Repository, tm
 def test_a_file_that_is_not_there_ends_the_download(suffix: str, repository: Repository, tmp_path: Path) -> None:
     """jgo by itself goes on without a POM, and so without what it names, and without a sum."""
     del repository.files[f"org/else/codec/3/codec-3.{suffix}"]
-    with pytest.raises(DownloadFailed, match=r"codec-3\.(jar|pom) cannot be had: the repository says 404 Not Found"):
+    with pytest.raises(DownloadFailed, match=r"codec-3\.(jar|pom) cannot be had: the repository replied 404 Not Found"):
         names(tmp_path)
 
 

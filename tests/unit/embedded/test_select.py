@@ -24,7 +24,7 @@ def test_pok_bootstrap_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POK_BOOTSTRAP", "127.0.0.1:1")
-    with pytest.raises(EmbeddedBrokerError, match="nobody answers at POK_BOOTSTRAP=127"), open_broker("auto"):
+    with pytest.raises(EmbeddedBrokerError, match="no broker replies at POK_BOOTSTRAP=127"), open_broker("auto"):
         pass
 
 

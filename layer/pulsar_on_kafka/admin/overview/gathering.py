@@ -1,9 +1,9 @@
-"""Gathering an overview of all subscriptions, again and again, at a cost that does not grow with their number.
+"""Gathers an overview of all subscriptions repeatedly, at a cost that does not grow with their number.
 
-Nobody is asked about a subscription. A pass asks for the ends of all logs (one request for 2,000 partitions and
-broker), reads on what has come to the state topics and to Kafka's topic of commits, and works the rest out. Log starts
-are asked for in one pass of ten, and publish times of old entries while they are not known well (one request for 2,000
-partitions, in a pass).
+There are no requests about single subscriptions. A pass requests the ends of all logs (one request for 2,000 partitions
+and broker), reads the new records of the state topics and of Kafka's topic of commits, and computes the rest. Log
+starts are requested in one pass of ten, and publish times of old entries while they are not known precisely (one
+request for 2,000 partitions, in a pass).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from pulsar_on_kafka_mapping.state.state_topics import (
 )
 
 EVERY_S: Final = 30.0
-"""Between two passes, where it is done all the time."""
+"""The interval between two passes of continuous gathering."""
 _STARTS_EVERY: Final = 10
 """Passes."""
 _LOOK_EVERY_S: Final = 300.0
@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Cursor:
-    """What is known of one cursor. `made_of` is what `seen` was made of: as long as it is the same, so is that."""
+    """The data of one cursor. `made_of` is the input of `seen`: while the input stays the same, so does `seen`."""
 
     seen: SavedProgress
     progress: Progress
@@ -101,7 +101,7 @@ class _Watched:
 
 @dataclass(slots=True)
 class _Partition:
-    """What is known of one partition's log."""
+    """The data of one partition's log."""
 
     start: int
     growth: Growth
@@ -109,8 +109,9 @@ class _Partition:
 
 
 class Gatherer:
-    """For one thread. Memory: as `FollowedLogs`, some kilobytes for each topic, subscription and partition: with 10,000
-    of each some 100 MB; and during a pass 1,000 records of cursors whose holes do not fit their commit."""
+    """The gatherer, for one thread. Memory: see `FollowedLogs`, some kilobytes for each topic, subscription and
+    partition: with 10,000 of each some 100 MB; and during a pass 1,000 records of cursors whose holes do not fit their
+    commit."""
 
     def __init__(self, services: Services) -> None:
         settings = services.settings
@@ -130,12 +131,12 @@ class Gatherer:
         self._reader.close()
 
     def gather(self, deadline: Deadline, *, asking: int = 1) -> Overview:
-        """One pass. `asking`: how often, at most, Kafka is asked when old entries were published; each time halves what
-        is not known of their age.
+        """Makes one pass. `asking`: the limit of requests to Kafka for publish times of old entries; each one halves
+        the uncertainty of their age.
 
-        A partition that does not answer keeps its numbers of before, and the overview says so.
+        A partition without a reply keeps its previous numbers, and the overview shows that.
 
-        Raises StoreError: Kafka cannot be asked now, or no partition answers.
+        Raises StoreError: Kafka is not available now, or no partition replies.
         """
         began_s, now_ms = time.monotonic(), self._services.clock.now_ms()
         if began_s - self._last_s > _LONGEST_ABSENCE_S:
@@ -175,7 +176,7 @@ class Gatherer:
         wanted = [*logs.wanted(), *self._partitions]
         ends = admin.ends_now(wanted, asked, NotAuthorized)
         if wanted and not ends:
-            raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} answers")
+            raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} replies")
         logs.read_on(self._reader, ends, starts, deadline)
         return ends
 
@@ -192,7 +193,7 @@ class Gatherer:
         return {name: topic for name, (_, topic) in self._opened.items() if topic is not None}
 
     def _subscriptions(self, topics: Mapping[str, Topic]) -> list[_Watched]:
-        """Those that are there, by topic and name."""
+        """The existing subscriptions, by topic and name."""
         known, self._watched = self._watched, {}
         for key, state in sorted(states_of(self._logs.subscriptions).items()):
             topic = topics.get(key[0])
@@ -372,7 +373,8 @@ class Gatherer:
         now_ms: int,
         deadline: Deadline,
     ) -> bool:
-        """Ask, of each partition once, when its oldest unacknowledged entry was published; whether Kafka told."""
+        """Requests, once for each partition, the publish time of its oldest unacknowledged entry; returns whether Kafka
+        replied."""
         wanted: dict[Place, int] = {}
         within_ms = round(EVERY_S * 1000) if self._passes else 1000
         for watched in subscriptions:
@@ -395,7 +397,7 @@ class Gatherer:
             log.landmarks.note(wanted[place], log.growth.end if offset is None else offset)
         return bool(found)
 
-    # Telling ------------------------------------------------------------------------------------------------------
+    # Results ------------------------------------------------------------------------------------------------------
 
     def _overview(
         self,
@@ -515,13 +517,13 @@ class Gatherer:
         return sum(each.backlog for each in told if each is not None)
 
     def _transactions(self, identity: CursorIdentity) -> set[TxnId]:
-        """Those that hold acknowledgements of a cursor and are not ended."""
+        """The transactions that hold acknowledgements of a cursor and have not ended."""
         log = self._logs.pending_acks[TRANSACTION_PENDING_ACK.partition_for(identity.topic)]
         acks = log.cursor(CursorName(*identity.name))
         return set(acks.life(identity.life).transactions()) - acks.ends.keys()
 
     def _forget(self, topics: Iterable[Topic], subscriptions: Iterable[_Watched]) -> None:
-        """What is gone; and landmarks that nobody will ask of."""
+        """Forgets deleted topics and subscriptions, and landmarks that are no longer needed."""
         first: dict[Place, int] = {}
         cursors = {}
         for watched in subscriptions:
@@ -554,12 +556,12 @@ def _watched(topic: Topic, state: Versioned) -> _Watched | None:
 
 
 def _redrives(watched: _Watched) -> bool:
-    """What is acknowledged there was put back, or dropped."""
+    """Whether an acknowledgement there means that a letter was put back, or dropped."""
     return watched.subscription.name == REDRIVE
 
 
 def _dead_letter_topics(subscription: Subscription) -> list[str]:
-    """As they are named where a policy says nothing else: one, or one for each partition."""
+    """The default names of the dead letter topics: one, or one for each partition."""
     base = str(subscription.topic.name)
     names = [base, *(f"{base}-partition-{number}" for number in subscription.served if subscription.topic.partitioned)]
     return [f"{name}-{subscription.name}{DLQ_SUFFIX}" for name in names]

@@ -44,10 +44,10 @@ Ends: TypeAlias = Mapping[tuple[str, int], int]
 
 
 class FollowedGroups:
-    """What consumer groups of subscriptions have committed, and their members, as a fold over `__consumer_offsets`.
+    """Commits of the consumer groups of subscriptions, and their members, as a fold over `__consumer_offsets`.
 
-    A group that is named otherwise than a subscription's is passed over. Memory: the newest commit of each cursor, of
-    4,095 characters at most, and the names of live members.
+    Groups of other names are ignored. Memory: the newest commit of each cursor, of 4,095 characters at most, and the
+    names of live members.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class FollowedGroups:
 
 
 class _Log:
-    """One partition: how far it was read, and what it says."""
+    """One partition: the end of the reading, and its data."""
 
     __slots__ = ("fold", "position", "unreadable")
 
@@ -82,7 +82,7 @@ class _Log:
         self.fold = fold
         self.position: int | None = None
         self.unreadable: dict[bytes, str] = {}
-        """By key: why a record cannot be read."""
+        """The error of each unreadable record, by key."""
 
     def apply(self, record: LogRecord) -> None:
         self.unreadable.pop(record.key, None)
@@ -98,10 +98,11 @@ _MAX_UNREADABLE: Final = 1000
 
 
 class FollowedLogs:
-    """For one thread; nothing is judged but at the end of a pass. What cannot be read is passed over, and told.
+    """The followed logs, for one thread; results hold only at the end of a pass. Unreadable records are skipped, and
+    reported.
 
     Memory: some kilobytes for each topic, subscription and cursor (its newest commit and checkpoint, 4,095 characters
-    at most each), what `BufferEntries` and `PendingAckLog` say, and one answer of a broker.
+    at most each), see `BufferEntries` and `PendingAckLog`, and one reply of a broker.
     """
 
     def __init__(self, names: Callable[[StateTopic], str]) -> None:
@@ -118,7 +119,7 @@ class FollowedLogs:
         self.reads_commits = True
         """False: this user may not."""
         self.failures: dict[str, str] = {}
-        """By Kafka topic: why something of it could not be read in the last pass."""
+        """Failures of readings in the last pass, by Kafka topic."""
         self._there: set[str] = set()
 
     def _each(self, topic: StateTopic, fold: Callable[[], F]) -> list[F]:
@@ -128,7 +129,7 @@ class FollowedLogs:
         return folds
 
     def look(self, admin: KafkaAdmin, deadline: Deadline) -> None:
-        """Learn which of these topics there are: one that nobody used yet is not made."""
+        """Looks up which of these topics exist, without creating missing ones."""
         found = admin.describe_topics([*{where.topic for where in self.logs} | {OFFSETS_TOPIC}], deadline)
         allowed = admin.access.allowed_on_topics([OFFSETS_TOPIC], deadline).get(OFFSETS_TOPIC)
         self.reads_commits = allowed is None or "Read" in allowed
@@ -141,16 +142,16 @@ class FollowedLogs:
 
     @property
     def complete(self) -> bool:
-        """Whether all of these topics are there, as was last learnt."""
+        """Whether all of these topics existed at the last look-up."""
         wanted = {where.topic for where in self.logs}
         return self._there >= (wanted | {OFFSETS_TOPIC} if self.reads_commits else wanted)
 
     def wanted(self) -> list[tuple[str, int]]:
-        """Partitions whose ends `read_on` wants to know."""
+        """Partitions whose ends `read_on` needs."""
         return [(where.topic, where.partition) for where in self.logs if where.topic in self._there]
 
     def not_begun(self) -> list[tuple[str, int]]:
-        """Partitions whose beginnings it wants to know."""
+        """Partitions whose beginnings it needs."""
         return [where for where in self.wanted() if self.logs[KafkaPartition(*where)].position is None]
 
     def read_on(self, reader: RangeReader, ends: Ends, starts: Ends, deadline: Deadline) -> None:
@@ -184,7 +185,7 @@ class FollowedLogs:
             self.failures[kafka_topic] = str(failure)
 
     def unreadable(self) -> Iterator[str]:
-        """What was passed over."""
+        """The skipped records."""
         for where, log in self.logs.items():
             yield from (f"{where} {reason}" for reason in log.unreadable.values())
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 
 class Listed(Protocol):
-    """What a list goes by, of one subscription."""
+    """The sort keys of a list, for one subscription."""
 
     @property
     def topic(self) -> str: ...
@@ -81,7 +81,7 @@ _BY: Final[Mapping[Order, Callable[[Listed], Any]]] = {
 
 
 def _time(unix_ms: int | None) -> float:
-    """What has no time comes after all that have one."""
+    """The time; a missing one sorts behind all others."""
     return float("inf") if unix_ms is None else unix_ms
 
 
@@ -91,7 +91,7 @@ def ordered(rows: Iterable[L], by: Order, *, reverse: bool = False) -> list[L]:
 
 
 class Only(str, Enum):
-    """Which subscriptions are listed."""
+    """The filter of listed subscriptions."""
 
     ALL = "all"
     BACKLOG = "backlog"

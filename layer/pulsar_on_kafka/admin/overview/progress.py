@@ -1,4 +1,4 @@
-"""How a cursor gets on, told from what is seen of it in one pass after the other. Pure."""
+"""The progress of a cursor, computed from its states in consecutive passes. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Progress:
         self._at = (seen.next_unacked, seen.acknowledged)
         self._before_s: float | None = None
         self.moved_ms = moved_ms
-        """When it moved last, as far as known."""
+        """The time of its last known move."""
         self.per_s: float | None = None
         """Entries acknowledged a second between the last two passes; None after the first."""
         self.total = 0
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Growth:
-    """How fast a partition's log grows. Memory: some numbers."""
+    """The growth rate of a partition's log. Memory: some numbers."""
 
     __slots__ = ("_before_s", "end", "per_s", "total")
 
@@ -62,5 +62,5 @@ class Growth:
 
 
 def idle_since(backlog: int, moved_ms: int, oldest_ms: int | None) -> int | None:
-    """Since when, at least, there is something to do and nothing was done."""
+    """The time since when, at least, a backlog exists without progress."""
     return None if backlog == 0 else max(moved_ms, oldest_ms or 0)

@@ -38,9 +38,9 @@ class PartitionOverview:
     open_transactions: int
     """Transactions that hold acknowledgements here and are not ended."""
     saved_ms: int
-    """When the cursor was saved last, Unix time; 0 where it never was."""
+    """The time of the cursor's last save, Unix time; 0 without one."""
     owner: str
-    """Client id and host of the process that owns the partition; '' when nobody does, or that cannot be told."""
+    """Client id and host of the process that owns the partition; '' without an owner, or if it is unknown."""
     unreadable: str = ""
     """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
 
@@ -88,7 +88,7 @@ class SubscriptionOverview:
 
     @property
     def idle_since_ms(self) -> int | None:
-        """Of the partition with a backlog of which nothing was acknowledged for longest."""
+        """The earliest such time of the partitions with a backlog."""
         return min((each.idle_since_ms for each in self.partitions if each.idle_since_ms is not None), default=None)
 
     @property
@@ -155,9 +155,9 @@ class TopicOverview:
 class Overview:
     """All subscriptions of a cluster, or of a part of it, by topic and name.
 
-    `gathered_ms` is when (Unix time), `took_s` how long that took. Not `by_commits`: this user may not read Kafka's
-    topic of commits, so cursors are up to a minute old, and who owns what is not known. `incomplete` says in words what
-    could not be read now.
+    `gathered_ms` is the time of gathering (Unix time), `took_s` its duration. Not `by_commits`: this user may not read
+    Kafka's topic of commits, so cursors are up to a minute old, and owners are unknown. `incomplete` describes the
+    unreadable parts in words.
     """
 
     cluster: str
@@ -173,7 +173,7 @@ class Overview:
     def of(
         self, *, tenant: str | None = None, namespace: str | None = None, topics: Collection[str] | None = None
     ) -> Overview:
-        """What there is of one tenant, of one namespace, or of some topics."""
+        """The part of one tenant, of one namespace, or of some topics."""
 
         def wanted(found: str) -> bool:
             return (namespace is None or found == namespace) and (tenant is None or found.partition("/")[0] == tenant)

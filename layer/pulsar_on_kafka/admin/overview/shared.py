@@ -1,4 +1,4 @@
-"""One gatherer serves all in a process that show overviews of a cluster: whoever wants one takes the latest that is new
+"""One gatherer serves all pages of a process with overviews of a cluster: a caller takes the latest one that is new
 enough, or makes a pass for all."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pulsar_on_kafka.broker.node.services import Services
 
 
 class SharedGatherer:
-    """Thread-safe; one pass at a time. Memory: as `Gatherer`, and the latest overview, from when somebody asks first
-    until all who asked have let go."""
+    """The shared gatherer. Thread-safe; one pass at a time. Memory: see `Gatherer`, and the latest overview, from the
+    first request until all users released it."""
 
     def __init__(
         self,
@@ -30,16 +30,16 @@ class SharedGatherer:
         self._monotonic = monotonic
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        """Of `_askers` alone, which change during a pass."""
+        """The lock of `_askers` alone, which change during a pass."""
         self._askers: set[object] = set()
         self._gatherer: Gatherer | None = None
         self._seen: tuple[Overview, float] | None = None
 
     def latest(self, asker: object, deadline: Deadline, *, within_s: float) -> Overview:
-        """One whose pass began within the last `within_s`. `asker` is kept until it lets go.
+        """An overview whose pass began within the last `within_s`. `asker` is kept until its release.
 
         Raises:
-            StoreError: Kafka cannot be asked now.
+            StoreError: Kafka is not available now.
         """
         if not self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
             raise DeadlineExceeded("overview: the pass under way takes too long")

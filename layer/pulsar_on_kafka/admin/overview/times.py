@@ -1,4 +1,4 @@
-"""When entries of a partition were published, told from a few landmarks in its log. Pure."""
+"""Publish times of a partition's entries, estimated from a few landmarks in its log. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final, NamedTuple
 
 MAX_LANDMARKS: Final = 12
 _NEAR_ENOUGH: Final = 1.1
-"""How much older an entry may be than it is said to be: a tenth."""
+"""The accepted ratio between an entry's age and its estimate: a tenth more."""
 _LONGEST_MS: Final = 10 * 365 * 86_400_000
 
 
 class Published(NamedTuple):
-    """An entry was published at or after `after_ms` (None: nobody knows) and before `before_ms`."""
+    """The publish time of an entry: at or after `after_ms` (None: unknown) and before `before_ms`."""
 
     after_ms: int | None
     before_ms: int
 
 
 class Landmarks:
-    """At a landmark's time the log ended at its offset: what lies below was published before that time, what lies at or
-    above it was published then or later.
+    """At a landmark's time the log ended at its offset: entries below were published before that time, others then or
+    later.
 
-    The log's end, noted again and again, gives landmarks; so does Kafka's answer to which entry is the first one that
-    was published at some time. Memory: `MAX_LANDMARKS`, of which those go that say least; so an age is told the less
-    exactly the greater it is.
+    The log's end, noted repeatedly, gives landmarks; so does Kafka's reply about the first entry that was published at
+    some time. Memory: `MAX_LANDMARKS`, of which the least informative are dropped; so an age is the less exact the
+    greater it is.
     """
 
     __slots__ = ("_offsets", "_times_ms")
@@ -51,7 +51,7 @@ class Landmarks:
             self._forget_least()
 
     def forget_below(self, offset: int) -> None:
-        """Nobody will ask for entries below this one."""
+        """Forgets landmarks of entries below this one."""
         needless = bisect_right(self._offsets, offset) - 1
         if needless > 0:
             del self._times_ms[:needless]
@@ -65,7 +65,7 @@ class Landmarks:
         return Published(self._times_ms[at - 1] if at else None, self._times_ms[at])
 
     def _forget_what_says_nothing(self, near: int) -> None:
-        """Of several with one offset the first and the last say all."""
+        """Forgets redundant landmarks: of several with one offset, the first and the last suffice."""
         for at in (near + 1, near, near - 1):
             if 0 < at < len(self._offsets) - 1 and self._offsets[at - 1] == self._offsets[at] == self._offsets[at + 1]:
                 del self._times_ms[at]
@@ -84,8 +84,8 @@ class Landmarks:
 
 
 def worth_asking(published: Published, now_ms: int, within_ms: int) -> int | None:
-    """A time of which to ask what was published first, so as to know better how old an entry is; None when it is known
-    well enough: within a tenth of its age, or `within_ms`. No entry is taken for more than ten years old."""
+    """The time for the next request about the first published entry, to improve an entry's age; None when it is known
+    well enough: within a tenth of its age, or `within_ms`. No entry is assumed to be more than ten years old."""
     youngest = max(1, now_ms - published.before_ms)
     eldest = max(youngest, _LONGEST_MS if published.after_ms is None else now_ms - published.after_ms)
     if eldest - youngest <= within_ms or eldest <= youngest * _NEAR_ENOUGH:

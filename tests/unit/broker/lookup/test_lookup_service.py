@@ -309,7 +309,7 @@ def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_
         until(lambda: not followed.failure(), "the directory to be read")
         knows = LookupAccess(tls=True, token="secret", authorities=str(authority.file))
         assert HttpDirectory([address], knows).place("acme", soon).cluster == "west"
-        with pytest.raises(LookupFailed, match="wants its token"):
+        with pytest.raises(LookupFailed, match="requires its token"):
             HttpDirectory([address], replace(knows, token="guess")).place("acme", soon)
         with pytest.raises(LookupFailed, match="certificate verify failed"):
             HttpDirectory([address], replace(knows, authorities="")).place("acme", soon)
