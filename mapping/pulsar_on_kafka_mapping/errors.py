@@ -1,4 +1,4 @@
-"""Errors say what a mapping refuses; every message names the value and what was expected instead."""
+"""Errors of the mapping; every message names the value and the expectation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NewerFormat(CorruptRecord):
 
 
 class UnreadableKey(CorruptRecord):
-    """A key in a state topic is the form of no key, so nothing can stand under it: whoever meets it passes it over."""
+    """A key in a state topic has the form of no key, so no state has this key: readers skip it."""
 
 
 class FieldExhausted(MappingError):

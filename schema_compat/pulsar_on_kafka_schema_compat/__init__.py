@@ -1,16 +1,14 @@
-"""A schema check says whether a schema may follow others: Pulsar's compatibility strategies over Avro, JSON, Protobuf
-and key/value schemas.
+"""The schema check decides whether a schema may follow others: Pulsar's compatibility strategies over Avro, JSON,
+Protobuf and key/value schemas.
 
 Pure: it reads no files, opens no connections and needs nothing else of this project.
 
-    old = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": []}')
-    new = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}')
-    result = check_compatibility(new, [old], CompatibilityStrategy.BACKWARD)
-    result.is_compatible                    # False
-    result.incompatibilities[0].rule        # READER_FIELD_MISSING_DEFAULT_VALUE
-    result.incompatibilities[0].path        # /fields/0
+    old = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": []}') new =
+    SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}')
+    result = check_compatibility(new, [old], CompatibilityStrategy.BACKWARD) result.is_compatible # False
+    result.incompatibilities[0].rule # READER_FIELD_MISSING_DEFAULT_VALUE result.incompatibilities[0].path # /fields/0
 
-What judges is loaded when it is first asked for: names of types and strategies are all that policies need.
+The checkers are loaded at their first use: policies need only the names of types and strategies.
 """
 
 from typing import TYPE_CHECKING

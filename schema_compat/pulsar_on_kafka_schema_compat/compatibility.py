@@ -1,5 +1,5 @@
-"""The check says whether a schema may follow others. Source: Pulsar's SchemaRegistryServiceImpl and its checkers; every
-case is decided by rules that `tests/unit/schema_compat` go through one by one.
+"""The check decides whether a schema may follow others. Source: Pulsar's SchemaRegistryServiceImpl and its checkers;
+`tests/unit/schema_compat` cover the deciding rules one by one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Pick = Callable[[SchemaInfo], PairChecker[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Checkers:
-    """Checkers judge the kinds of schema that they are there for. A kind that nobody judges may change in every way,
-    but under ALWAYS_INCOMPATIBLE; KEY_VALUE schemas are judged by their parts. Source: Pulsar's
+    """Checkers check the kinds of schema that they support. A kind without a checker may change in every way, except
+    under ALWAYS_INCOMPATIBLE; KEY_VALUE schemas are checked by their parts. Source: Pulsar's
     `schemaRegistryCompatibilityCheckers`."""
 
     pairs: Mapping[SchemaType, Pick]
@@ -49,8 +49,8 @@ class Checkers:
     def check_same_type(
         self, new: SchemaInfo, versions: Sequence[Version], strategy: CompatibilityStrategy
     ) -> list[Incompatibility]:
-        """What speaks against `new` beside `versions` (newest first, of its type); ALWAYS_COMPATIBLE does not come
-        here."""
+        """The incompatibilities of `new` with `versions` (newest first, of its type); never called with
+        ALWAYS_COMPATIBLE."""
         if not strategy.is_transitive:
             versions = [version for version in versions if not _is_same(new, version.schema)]
         if not versions:
@@ -67,10 +67,10 @@ class Checkers:
         return found
 
     def check_readable(self, schema: SchemaInfo) -> None:
-        """Kinds that nobody judges are never looked into.
+        """Checks the definition of a kind with a checker.
 
         Raises:
-            UnreadableSchema: the definition is none of its type; the message says what was expected.
+            UnreadableSchema: the definition is none of its type; the message names the expectation.
         """
         if schema.type in (SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH):
             raise UnreadableSchema(f"{schema.type.name} is a mode of clients; only schemas of other types are stored")
@@ -110,14 +110,15 @@ def check_compatibility(
     first_version: int = 0,
     checkers: Checkers = BUILT_IN,
 ) -> CompatibilityResult:
-    """Whether `new` may follow `existing` (oldest first, deleted versions left out), and every reason why not.
+    """Checks whether `new` may follow `existing` (oldest first, without deleted versions), and returns every reason why
+    not.
 
-    A schema that cannot be read is an incompatibility, not an error. The first schema is always compatible, save
-    for the types that are modes of clients and never stored.
+    A schema that cannot be read is an incompatibility, not an error. The first schema is always compatible, except for
+    the types that are modes of clients and never stored.
 
     Args:
         first_version: the number of `existing[0]`, where versions before it were deleted; reasons name versions.
-        checkers: who judges which kinds of schema.
+        checkers: the checkers of the kinds of schema.
 
     Raises:
         TypeError: an argument is not of its type.
@@ -162,6 +163,6 @@ def _check_arguments(new: object, existing: object, strategy: object) -> None:
 
 
 def check_readable(schema: SchemaInfo) -> None:
-    """Ask the built-in checkers about the first schema of a topic, which follows nothing. Raises UnreadableSchema, as
+    """Checks the first schema of a topic, which follows none, with the built-in checkers. Raises UnreadableSchema, see
     `Checkers.check_readable`."""
     BUILT_IN.check_readable(schema)

@@ -1,4 +1,5 @@
-"""A registry asks whether two schemas are the same before it asks whether one may follow the other.
+"""The identity of schemas: a registry checks whether two schemas are the same before it checks whether one may follow
+the other.
 
 Pulsar's brokers compare AVRO, JSON and PROTOBUF definitions as Avro's `Schema.equals` does after parsing: names with
 their namespaces, fields in order with defaults, sort orders and properties of their own count, documentation and
@@ -31,8 +32,8 @@ _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "ali
 
 
 def same_schema(one: SchemaInfo, other: SchemaInfo) -> bool:
-    """True when they are of one type and say the same; names and properties of the schemas are no part of that,
-    but for the types of a KEY_VALUE's parts. What cannot be read is the same as its own bytes alone."""
+    """Whether they are of one type and have the same meaning; names and properties of the schemas do not count, except
+    for the types of a KEY_VALUE's parts. An unreadable schema equals its own bytes alone."""
     if one.type is not other.type:
         return False
     if one.type is SchemaType.KEY_VALUE:
@@ -68,7 +69,7 @@ def _meaning_of(text: bytes) -> bytes:
 
 
 def _same_words(one: bytes, other: bytes) -> bool:
-    """What hashes only suggest; for definitions that have one."""
+    """Whether the texts are equal, which hashes only suggest; for definitions that have one."""
     return all(this == that for this, that in zip_longest(_words(read_json(one)), _words(read_json(other))))
 
 
@@ -139,7 +140,7 @@ def _field(value: dict[str, Any]) -> Iterator[str]:
 
 
 def _properties(value: dict[str, Any], reserved: frozenset[str]) -> Iterator[str]:
-    """What somebody added: logical types are of this kind."""
+    """The properties that users added: logical types are of this kind."""
     own = {name: value[name] for name in value if name not in reserved}
     if own:
         yield from _json(own)

@@ -58,7 +58,7 @@ class Definition:
 
 
 def definition_of(schema: SchemaInfo) -> Definition:
-    """Which form the definition has. What could be Avro as well as a document is a document."""
+    """The form of the definition. A definition that could be Avro as well as a document is a document."""
     return (_form_of_small if len(schema.schema) <= _KEPT_BYTES else _form_of)(schema.schema)
 
 
@@ -108,7 +108,7 @@ def _is_readable_avro(value: object) -> bool:
 
 
 def check_json(new: SchemaInfo, versions: Sequence[Version], strategy: CompatibilityStrategy) -> list[Incompatibility]:
-    """What speaks against `new` beside `versions`, all of type JSON."""
+    """The incompatibilities of `new` with `versions`, all of type JSON."""
     own = definition_of(new)
     found: list[Incompatibility] = []
     same_form: list[Version] = []

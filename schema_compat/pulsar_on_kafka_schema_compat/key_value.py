@@ -85,10 +85,10 @@ def _properties_of(properties: Mapping[str, str], part: str) -> Mapping[str, str
 
 
 def rest_form(schema: SchemaInfo) -> str:
-    """As Pulsar's REST tells it: an object of the two definitions, '' for one of a type that has none.
+    """The form of Pulsar's REST API: an object of the two definitions, '' for one of a type that has none.
 
     Raises:
-        UnreadableSchema: as `split`, or a definition is no JSON.
+        UnreadableSchema: see `split`, or a definition is no JSON.
     Source: `SchemaUtils.convertKeyValueSchemaInfoDataToString`.
     """
     parts = split(schema)
@@ -117,10 +117,10 @@ def same_parts(schema: SchemaInfo, other: SchemaInfo) -> bool:
 def check_key_value(
     new: SchemaInfo, versions: Sequence[Version], strategy: CompatibilityStrategy, check_same_type: CheckSameType
 ) -> list[Incompatibility]:
-    """What speaks against `new` beside `versions`, all of type KEY_VALUE: by key and value, each by its own type.
+    """The incompatibilities of `new` with `versions`, all of type KEY_VALUE: by key and value, each by its own type.
 
     Args:
-        check_same_type: judges two schemas of one type.
+        check_same_type: checks two schemas of one type.
     """
     found: list[Incompatibility] = []
     try:

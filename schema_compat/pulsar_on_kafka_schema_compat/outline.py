@@ -1,7 +1,7 @@
-"""An outline says what a schema holds, a line for each field, so that two can be compared line by line.
+"""An outline lists a schema's fields, one a line, so that two can be compared line by line.
 
 The lines of a record's or message's own fields are their names; those of types within it begin with the type's name, so
-that a type that is used twice, or contains itself, stands there once.
+that a type that is used twice, or contains itself, is listed once.
 """
 
 from __future__ import annotations

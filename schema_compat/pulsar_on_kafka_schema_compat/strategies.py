@@ -40,7 +40,7 @@ def versions_asked(
 
 
 def in_order(found: Iterable[Incompatibility]) -> tuple[Incompatibility, ...]:
-    """Without duplicates: newest version first, then backward before forward, then by path."""
+    """The incompatibilities without duplicates: newest version first, then backward before forward, then by path."""
     return tuple(
         sorted(
             set(found),
@@ -59,9 +59,10 @@ def in_order(found: Iterable[Incompatibility]) -> tuple[Incompatibility, ...]:
 def compare_versions(
     checker: PairChecker[Parsed], new: SchemaInfo, versions: Sequence[Version], strategy: CompatibilityStrategy
 ) -> list[Incompatibility]:
-    """What `checker` has against `new` beside each of `versions`: at least one, newest first, of the same type.
+    """The incompatibilities of `new` with each of `versions` by `checker`: at least one version, newest first, of the
+    same type.
 
-    A strategy without directions asks only whether the texts can be read.
+    A strategy without directions only checks that the texts can be read.
     """
     found: list[Incompatibility] = []
     try:
@@ -98,12 +99,12 @@ def _compare(
 
 
 def unreadable_version(version: Version, error: UnreadableSchema) -> Incompatibility:
-    """An existing schema that nobody can read."""
+    """An unreadable existing schema."""
     return Incompatibility("", SCHEMA_UNREADABLE, f"version {version.index}: {error}", version.index)
 
 
 def unreadable_new(newest: Version, error: UnreadableSchema) -> Incompatibility:
-    """A new schema that nobody can read, and that can follow no version therefore; the newest one stands for all."""
+    """An unreadable new schema, which therefore can follow no version; the newest one stands for all."""
     return Incompatibility("", SCHEMA_UNREADABLE, f"version {newest.index}: the new schema: {error}", newest.index)
 
 

@@ -336,7 +336,7 @@ def test_columns_that_do_not_fit_are_refused(
         "there is no column nowhere": (spark.sql("select 'v' as value"), {"keyColumn": "nowhere"}),
         "column value is int, expected string or binary": (spark.sql("select 1 as value"), {"keyColumn": "value"}),
         "in value, and there is no value": (spark.sql("select 1 as v"), {"schema": "bytes"}),
-        "text is wanted": (spark.sql("select 1 as value"), {"schema": StringSchema()}),
+        "expected text": (spark.sql("select 1 as value"), {"schema": StringSchema()}),
     }
     for said, (rows, options) in refusals.items():
         with pytest.raises(InvalidWriteOption, match=said):

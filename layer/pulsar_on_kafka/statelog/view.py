@@ -266,8 +266,8 @@ class LogView(Generic[F]):
         return True
 
     def _end(self, deadline: Deadline, at: LogEnd | None) -> tuple[Moment, int]:
-        """An end, and since when it is known. Without a state, or when the position lies beyond `at` (which is not for
-        this log then), it is asked for."""
+        """An end, and since when it is known. Without a state, or when the position lies beyond `at` (which belongs to
+        another log then), the end is requested."""
         if at is not None and self._fold is not None and self._position < at.end:
             return at.asked, at.end
         asked = self._now()
@@ -301,7 +301,7 @@ class LogView(Generic[F]):
         self._position = record.offset + 1
 
     def _in_time(self, asked: Moment) -> bool:
-        """Compaction has taken nothing because of what stands beyond an end that was asked for then."""
+        """Whether compaction cannot have deleted records because of others beyond an end that was requested then."""
         return asked.seconds_until(self._now()) < self._longest_reading_s
 
     def _absent_too_long(self) -> bool:

@@ -1,4 +1,4 @@
-"""The views of a state topic: one of each partition, for everybody in a process who asks the same."""
+"""The views of a state topic: one of each partition, shared by all callers in a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ByPartition(Generic[M]):
-    """What there is one of for each partition, made when it is asked for first. Thread-safe."""
+    """A map with one object for each partition, created at its first use. Thread-safe."""
 
     def __init__(self, make: Callable[[int], M]) -> None:
         self._make = make
@@ -33,7 +33,7 @@ class ByPartition(Generic[M]):
 
 
 class LogViews(ByPartition[LogView[F]]):
-    """Memory: the states of those partitions that were asked for, each of which is read from its beginning first."""
+    """The views. Memory: the states of the partitions in use, each of which is read from its beginning first."""
 
     def __init__(self, log: StateLog, topic: StateTopic, empty: Callable[[int], F], clock: Clock) -> None:
         super().__init__(lambda partition: LogView(log, topic, partition, lambda: empty(partition), clock))
@@ -41,8 +41,8 @@ class LogViews(ByPartition[LogView[F]]):
         self.empty = empty
 
     def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
-        """Put `question` to the state in which all that is on record of `place` lies (a topic's full name, without a
-        partition's suffix), at an end that was asked for after this call was made. Raises as `LogView.ask`."""
+        """Puts `question` to the state with all records of `place` (a topic's full name, without a partition's suffix),
+        at an end that was taken after this call began. Raises the errors of `LogView.ask`."""
         return self.of(self.topic.partition_for(place)).ask(question, deadline, about=place)
 
     def ask_partition(self, partition: int, question: Callable[[F], T], deadline: Deadline) -> T:
@@ -53,14 +53,14 @@ class LogViews(ByPartition[LogView[F]]):
 def read_once(
     log: StateLog, topic: StateTopic, partition: int, empty: Callable[[], F], clock: Clock, deadline: Deadline
 ) -> tuple[F, frozenset[str]]:
-    """The state of one partition, for somebody who does not ask again, and of what something in it cannot be read.
-    Raises as `LogView.ask_readable`."""
+    """The state of one partition, for a single question, and the entities with unreadable records. Raises the errors of
+    `LogView.ask_readable`."""
     return LogView(log, topic, partition, empty, clock).ask_readable(lambda fold: fold, deadline)
 
 
 class Looking(Generic[F]):
-    """Questions to views that make nothing: a state topic that is not there, because nobody in the cluster ever used
-    it, is as good as an empty one. Thread-safe; one that was seen once is not asked for again."""
+    """Questions to views without side effects: a missing state topic, which the cluster never used, counts as empty.
+    Thread-safe; a topic is looked up until it was found once."""
 
     def __init__(self, views: LogViews[F], exists: Callable[[StateTopic, Deadline], bool]) -> None:
         self._views = views
@@ -68,13 +68,14 @@ class Looking(Generic[F]):
         self._seen = False
 
     def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
-        """As `LogViews.ask`."""
+        """Puts a question; see `LogViews.ask`."""
         if self._is_there(deadline):
             return self._views.ask(place, question, deadline)
         return question(self._views.empty(self._views.topic.partition_for(place)))
 
     def ask_each(self, partitions: Iterable[int], question: Callable[[F], T], deadline: Deadline) -> list[T]:
-        """As `LogViews.ask_partition`, of several; whether the topic is there is asked once."""
+        """Puts a question to several partitions, see `LogViews.ask_partition`; the topic's existence is checked
+        once."""
         if self._is_there(deadline):
             return [self._views.ask_partition(each, question, deadline) for each in partitions]
         return [question(self._views.empty(each)) for each in partitions]

@@ -59,7 +59,7 @@ def pok_client(pok_url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def pok_topic(request: pytest.FixtureRequest) -> str:
-    """The full name of a topic that nobody has used."""
+    """The full name of an unused topic."""
     from pulsar_on_kafka.testing import new_topic
 
     return new_topic(request.node.name)

@@ -11,7 +11,7 @@ from typing import Final
 from pulsar_on_kafka_mapping.errors import MappingError
 
 MAX_DIGITS: Final = 39
-"""Those of 2^128 - 1. A number of more digits is nobody's."""
+"""The digits of 2^128 - 1. A longer number is invalid."""
 OFFSET_MAX: Final = 2**63 - 1
 """The highest number that Kafka has for an offset or a time."""
 _SHOWN: Final = 40

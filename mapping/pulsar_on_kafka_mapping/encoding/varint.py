@@ -1,5 +1,4 @@
-"""Unsigned varints and text are written as in Protobuf, and read, as its fields are, by a reader that says what ended
-too early."""
+"""Unsigned varints and text are written and read as in Protobuf; the reader names the item that ended too early."""
 
 from __future__ import annotations
 
@@ -134,7 +133,7 @@ class ByteReader:
 
     def fields(self) -> Iterator[tuple[int, int | bytes]]:
         """The fields of a Protobuf message, in their order, each with its number, and a number or bytes; those of fixed
-        size, which nobody asks for, are left out."""
+        size, which are never needed, are skipped."""
         data, end = self._data, len(self._data)
         while (at := self._at) < end:
             # Most have a tag of one byte, and another one as number or length.
@@ -162,7 +161,7 @@ class ByteReader:
 
     @property
     def position(self) -> int:
-        """How many bytes were taken."""
+        """The number of consumed bytes."""
         return self._at
 
     @property

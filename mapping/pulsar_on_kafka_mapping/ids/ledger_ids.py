@@ -26,7 +26,7 @@ _INCARNATION_SHIFT: Final = PARTITION_BITS + RANGE_BITS
 
 
 class LedgerIdFields(NamedTuple):
-    """The fields are what a ledger id tells by itself."""
+    """The fields of a ledger id."""
 
     incarnation: int
     partition: int
@@ -107,7 +107,7 @@ class LedgerLayout:
 
 
 def unpack_ledger_id(ledger_id: int) -> LedgerIdFields:
-    """What the id tells: (incarnation, partition, ledger index).
+    """The fields of an id: (incarnation, partition, ledger index).
 
     Raises:
         InvalidMessageId: it is negative or has more than 63 bits.
@@ -153,6 +153,6 @@ def _out_of_range(partition: int, index: int, what: str) -> MappingError:
 
 def _told(ledger_id: int) -> str:
     if ledger_id >> 63:
-        return f"{ledger_id} is no id of ours"
+        return f"{ledger_id} is no id of this product"
     fields = unpack_ledger_id(ledger_id)
     return f"{ledger_id} is of incarnation {fields.incarnation}, partition {fields.partition}"

@@ -86,10 +86,10 @@ def encode_message_id(
 
 
 def decode_message_id(data: bytes) -> MessageIdParts:
-    """Read a serialized message id, whoever wrote it.
+    """Reads a serialized message id of any client.
 
-    As Protobuf has it: fields in any order, the last one of a number counts, unknown ones (and the ack set, which we
-    have no use for) are skipped.
+    As Protobuf has it: fields in any order, the last one of a number counts, unknown ones (and the unused ack set) are
+    skipped.
 
     Raises:
         InvalidMessageId: the bytes end early, are no Protobuf, or lack ledger or entry id.

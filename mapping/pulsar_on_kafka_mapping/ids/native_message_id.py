@@ -46,12 +46,12 @@ class NativeMessageId:
         return self._batch_index
 
     def batch_size(self) -> int:
-        """Number of messages of the batch; 0 when the id does not tell. Not one of the official client's."""
+        """The number of messages of the batch; 0 when the id does not contain it. Not in the official client."""
         return self._batch_size
 
     def first_chunk(self) -> FirstChunk | None:
-        """Where the message begins when it was sent in chunks: the id itself is its last chunk's. Not one of the
-        official client's."""
+        """The beginning of a message that was sent in chunks: the id itself is its last chunk's. Not in the official
+        client."""
         return self._first_chunk
 
     def topic_name(self, name: str) -> None:
@@ -59,7 +59,8 @@ class NativeMessageId:
         self._topic = name
 
     def topic_of_message(self) -> str:
-        """The topic this id belongs to, '' when it does not say; ours, for consumers of several topics."""
+        """The topic of this id, '' when the id has none; not in the official client, for consumers of several
+        topics."""
         return self._topic
 
     def in_batch(self, batch_index: int, batch_size: int) -> NativeMessageId:
@@ -120,7 +121,7 @@ class PartitionOrigin:
 
 
 class StoredMessageId(NativeMessageId):
-    """The id of the record at an offset. Works out ledger and entry when they are asked for: most ids never are."""
+    """The id of the record at an offset. Computes ledger and entry on demand: most ids never need them."""
 
     __slots__ = ("_offset", "_origin")
 
@@ -149,7 +150,7 @@ class StoredMessageId(NativeMessageId):
 
     @property
     def layout(self) -> LedgerLayout:
-        """Of the life of the topic that it is an id of; ours."""
+        """The layout of the topic's incarnation of this id; not in the official client."""
         return self._origin.layout
 
     def topic_name(self, name: str) -> None:

@@ -31,7 +31,7 @@ class TxnId(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> TxnId:
-        """From `(most,least)` or `most:least`. Raises MappingError."""
+        """Parses `(most,least)` or `most:least`. Raises MappingError."""
         found = _PRINTED.fullmatch(text.strip())
         halves = [] if found is None else [int(half) for half in found.groups() if half is not None]
         if len(halves) != 2 or max(halves) > _HALF_MAX:

@@ -30,7 +30,7 @@ def cluster_of(subscription: str) -> str | None:
 
 
 def copied_name(origin: str, incarnation: int) -> str:
-    """Under which name the target remembers what it has of one life of a topic of `origin`."""
+    """The name under which the target stores its copies of one incarnation of a topic of `origin`."""
     return f"{PREFIX}{origin}/{incarnation}"
 
 

@@ -40,13 +40,14 @@ _CACHED_NAMES: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A name is a topic's, or one partition's of it; `partition` is -1 for the topic itself, else 0 to 2,147,483,647.
+    """A name of a topic, or of one of its partitions; `partition` is -1 for the topic itself, otherwise 0 to
+    2,147,483,647.
 
     Tenant and namespace have ASCII letters, digits and `_-=:.`; the local name any characters but '/', control
     characters (U+0000-001F, 007F-009F) and lone surrogates.
 
     Raises:
-        InvalidTopicName: a part is not as said, or the local name ends in a partition's suffix itself.
+        InvalidTopicName: a part has another form, or the local name ends in a partition's suffix itself.
     """
 
     domain: str

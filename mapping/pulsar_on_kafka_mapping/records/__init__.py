@@ -1,1 +1,1 @@
-"""Records hold messages: the headers, keys and values of one Kafka record, and what they say of the messages in it."""
+"""Records hold messages: the headers, keys and values of one Kafka record, and their meaning for its messages."""

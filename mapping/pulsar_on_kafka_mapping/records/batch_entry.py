@@ -28,7 +28,7 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 
 FORMAT_VERSION: Final = int(PayloadFormat.COLUMNS)
-"""What the header `__pulsar.batch` names as format."""
+"""The format in the header `__pulsar.batch`."""
 
 
 def _column(name: str, items: object) -> dict[str, object]:
@@ -51,7 +51,7 @@ SCHEMA: Final[dict[str, Any]] = {
         _column("sequence_ids", "long"),
     ],
 }
-"""For Spark's `from_avro` too. Never changed: another layout is another FORMAT_VERSION."""
+"""The Avro schema, for Spark's `from_avro` too. Never changed: another layout is another FORMAT_VERSION."""
 
 _PARSED: Final = parse_schema(SCHEMA)
 _NONE: Final[Mapping[int, CorruptRecord]] = {}
@@ -73,7 +73,7 @@ class EntryMessages(Protocol):
 
     @property
     def payloads(self) -> list[bytes]:
-        """By batch index; b'' for a null one."""
+        """Payloads by batch index; b'' for a null one."""
 
     @property
     def unreadable(self) -> Mapping[int, CorruptRecord]:
@@ -108,7 +108,7 @@ class BatchColumns:
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         self.payloads: list[bytes] = columns["payloads"]
-        """By batch index; b'' for a null one."""
+        """Payloads by batch index; b'' for a null one."""
         self._null_payloads: frozenset[int] = frozenset(columns["null_payloads"] or ())
         self._keys: list[bytes] | None = columns["keys"]
         self._null_keys: frozenset[int] = frozenset(columns["null_keys"] or ())
@@ -194,12 +194,12 @@ def encode_columns(
 
 
 def decode_batch(value: bytes, expected_count: int) -> BatchColumns:
-    """Read a record's value; `expected_count` is the number of messages that its header names.
+    """Decodes a record's value; `expected_count` is the number of messages that its header names.
 
-    A property that is no UTF-8 is read as `text_or_latin1` says.
+    A property that is no UTF-8 is read by `text_or_latin1`.
 
     Raises:
-        CorruptRecord: the value is no batch entry of so many messages.
+        CorruptRecord: the value is no batch entry of that many messages.
     """
     stream = io.BytesIO(value)
     try:

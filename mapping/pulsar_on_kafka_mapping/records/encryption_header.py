@@ -1,13 +1,13 @@
-"""The header `__pulsar.encryption` says how a message was encrypted.
+"""The header `__pulsar.encryption` describes the encryption of a message.
 
-The bytes are a Protobuf message: those fields of Pulsar's MessageMetadata that say it, under their numbers there.
+The bytes are a Protobuf message: the fields of Pulsar's MessageMetadata about encryption, under their numbers there.
 
-    field 13 (repeated)  1 key's name, 2 data key encrypted with that public key, 3 (repeated) metadata: 1 key, 2 value
-    field 14             algorithm's name (Pulsar's clients leave it out)
-    field 15             parameter: the 12 bytes of AES-GCM's initialization vector
+    field 13 (repeated) 1 key's name, 2 data key encrypted with that public key, 3 (repeated) metadata: 1 key, 2 value
+    field 14 algorithm's name (Pulsar's clients leave it out) field 15 parameter: the 12 bytes of AES-GCM's
+    initialization vector
 
-Everything but the parameter is the same for all messages of a data key, so it comes first and is made once.
-Decision: mapping/decisions/0007.
+Everything but the parameter is the same for all messages of a data key, so it comes first and is made once. Decision:
+mapping/decisions/0007.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pulsar_on_kafka_mapping.encoding.varint import ByteReader, text_of, utf8, w
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 TAG_BYTES: Final = 16
-"""By so much AES-GCM makes a message longer."""
+"""The bytes that AES-GCM adds to a message."""
 
 _KEY, _ALGORITHM, _PARAM = 13, 14, 15
 _NAME, _VALUE, _METADATA = 1, 2, 3

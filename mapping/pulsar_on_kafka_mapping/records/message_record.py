@@ -1,4 +1,4 @@
-"""Kafka's headers and key say everything about a message besides its payload and timestamp.
+"""Kafka's headers and key hold everything about a message besides its payload and timestamp.
 
 The headers' names and the form of their values are in `record_headers`. Decision: mapping/decisions/0003.
 """
@@ -93,17 +93,17 @@ class CompressionInfo(NamedTuple):
 
 
 class MessageMetadata(Struct, frozen=True):
-    """A sender says this of a message. Times are Unix times in ms; 0 and None mean "not said". A frozen dataclass of
-    this size takes ten times as long to make.
+    """A sender's metadata of a message. Times are Unix times in ms; 0 and None mean "not given". A frozen dataclass of
+    this size takes ten times as long to create.
 
     Args:
-        ordering_key: goes with a partition key, which is the Kafka key then.
+        ordering_key: given beside a partition key, which is the Kafka key then.
         key_is_ordering_key: there is no partition key, and the Kafka key is the ordering key.
         schema_version: 8 bytes, big endian.
-        publish_time_ms: of a replicated record: when the original was published.
-        original_id: of a replicated record: where the original lies in `replicated_from`.
-        replicate_to: clusters that shall get it; None leaves that to the policies, () means none.
-        pulsar_fields: of Pulsar's MessageMetadata, what has no field here (`wire.message_metadata`).
+        publish_time_ms: of a replicated record: the publish time of the original.
+        original_id: of a replicated record: the place of the original in `replicated_from`.
+        replicate_to: the target clusters; None leaves them to the policies, () means none.
+        pulsar_fields: the fields of Pulsar's MessageMetadata without a field here (`wire.message_metadata`).
     """
 
     properties: Mapping[str, str] = {}
@@ -126,10 +126,10 @@ class MessageMetadata(Struct, frozen=True):
 
 
 class RecordHeaders(NamedTuple):
-    """A record's headers say this; the defaults are a foreign record's. Fields are named as in `MessageMetadata`.
+    """The content of a record's headers; the defaults are a foreign record's. Fields are named as in `MessageMetadata`.
 
-    `sequence_id` is -1 and `producer_name` '' when no producer of ours wrote it. A NamedTuple, because a frozen
-    dataclass of this size takes four times as long to make, and consumers make one a message.
+    `sequence_id` is -1 and `producer_name` '' when another program wrote it. A NamedTuple, because a frozen dataclass
+    of this size takes four times as long to create, and consumers create one a message.
     """
 
     producer_name: str = ""
@@ -230,7 +230,7 @@ def decode_headers(
 
 
 def batch_info(headers: Sequence[tuple[str, bytes | None]] | None) -> BatchInfo | None:
-    """What `decode_headers` says of the batch, whatever the other headers are; None for no batch entry.
+    """The batch info of `decode_headers`, with any other headers; None for no batch entry.
 
     Raises:
         CorruptRecord: the header cannot be read.
@@ -254,8 +254,7 @@ def compression_info(headers: Sequence[tuple[str, bytes | None]] | None) -> Comp
 
 
 def goes_to(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -> bool:
-    """Whether a replicator may copy the record to `cluster`, as far as its headers say: to none when they cannot be
-    read."""
+    """Whether a replicator may copy the record to `cluster`, by its headers; False when they cannot be read."""
     try:
         named = _alone(headers, REPLICATE_TO).replicate_to
     except CorruptRecord:

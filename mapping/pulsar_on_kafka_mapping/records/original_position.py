@@ -1,9 +1,9 @@
-"""The header `__pulsar.original_id` says where the original of a replicated record lies.
+"""The header `__pulsar.original_id` holds the place of a replicated record's original.
 
-    "<offset>:<partition>:<incarnation>:<epoch>"      decimal
+    "<offset>:<partition>:<incarnation>:<epoch>" decimal
 
 Everything behind the first ':' is the same for all records that one owner of a replicator copies from one partition: so
-whoever reads a batch compares these bytes once, and then the offsets as numbers. Decision: mapping/decisions/0017.
+a reader of a batch compares these bytes once, and then the offsets as numbers. Decision: mapping/decisions/0017.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def copy_headers(headers: Iterable[tuple[str, bytes | None]] | None) -> CopyHead
 
 
 def original_of(said: CopyHeaders) -> tuple[str, OriginalPosition] | None:
-    """The origin's name, and where the original lies there; None when they cannot be read: then no replicator of ours
-    made the record, and it counts as published where it lies."""
+    """The origin's name, and the place of the original there; None when they cannot be read: then no replicator of this
+    product wrote the record, and it counts as published where it lies."""
     try:
         return said.cluster.decode("utf-8"), decode_original(said.position)
     except ValueError:
@@ -61,7 +61,7 @@ def original_of(said: CopyHeaders) -> tuple[str, OriginalPosition] | None:
 
 
 def original_suffix(partition: int, incarnation: int, epoch: int) -> bytes:
-    """What the positions that one owner of a replicator writes have in common: `b"%d" % offset + suffix` is the whole.
+    """The common suffix of the positions that one owner of a replicator writes: `b"%d" % offset + suffix` is the whole.
 
     Raises:
         MappingError: a number is negative.

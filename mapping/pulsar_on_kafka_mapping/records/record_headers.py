@@ -84,7 +84,7 @@ def is_raw(headers: Iterable[tuple[str, bytes | None]]) -> bool:
 
 
 class MarkerType(str, Enum):
-    """A marker's type is what a record without payload says. Source: Pulsar's MarkerType."""
+    """The type of a marker, a record without payload. Source: Pulsar's MarkerType."""
 
     TXN_COMMIT = "txn_commit"
     TXN_ABORT = "txn_abort"
@@ -99,7 +99,7 @@ class MarkerType(str, Enum):
 
 
 def producer_suffix(epoch: int, name: str) -> str:
-    """What all PRODUCER values of a producer have in common: `f"{sequence_id}{suffix}"` in UTF-8 is the whole.
+    """The common suffix of all PRODUCER values of a producer: `f"{sequence_id}{suffix}"` in UTF-8 is the whole.
 
     Raises:
         MappingError: the epoch is negative, or the name has lone surrogates.
@@ -156,12 +156,12 @@ _VERSION_END: Final = 1 + 8
 
 
 def and_version(schema_version: bytes) -> bytes:
-    """Before a producer's header of a record with this schema version, of 8 bytes."""
+    """The bytes before a producer's header of a record with this schema version, of 8 bytes."""
     return _VERSION + schema_version
 
 
 def and_transaction(txn: bytes) -> bytes:
-    """Before a producer's header of a record in this transaction; its header's value has no NUL in it."""
+    """The bytes before a producer's header of a record in this transaction; its header's value has no NUL in it."""
     return _TRANSACTION + txn + b"\x00"
 
 

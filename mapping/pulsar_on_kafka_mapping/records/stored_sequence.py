@@ -18,8 +18,8 @@ class StoredSequence(NamedTuple):
 
 
 def stored_sequence(headers: Sequence[tuple[str, bytes | None]] | None, producer_name: bytes) -> StoredSequence | None:
-    """What a record says of the ids of `producer_name` (UTF-8); None for another's record, and for a piece of a chunked
-    message that is not its last (all pieces have one id, and without the last one there is no message).
+    """The ids of `producer_name` (UTF-8) in a record; None for another producer's record, and for a chunk that is not
+    the last of its message (all chunks have one id, and without the last one there is no message).
 
     Raises:
         CorruptRecord: one of the headers cannot be read.

@@ -1,10 +1,10 @@
-"""A header says which transaction a record belongs to, and markers end a transaction in a data partition.
+"""A header names the transaction of a record, and markers end a transaction in a data partition.
 
 marker = key __pulsar.marker, value null, headers __pulsar.txn <most>:<least> and __pulsar.marker txn_commit or
 txn_abort
 
-The headers tell; the key is for readers that do without them. (Former versions wrote markers without a key, into topics
-that nobody reads without headers.)
+The headers identify a marker; the key is for readers without headers. (Former versions wrote markers without a key,
+into topics that are never read without headers.)
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _ENDS: Final = {
 
 
 class InTransaction(NamedTuple):
-    """A record belongs to a transaction. `ended` is None for a message; a marker says how the transaction ended."""
+    """The transaction of a record. `ended` is None for a message; for a marker it is the outcome of the transaction."""
 
     txn: TxnId
     ended: MarkerType | None
 
 
 def marker_headers(txn: TxnId, *, committed: bool) -> Headers:
-    """Of the record that ends a transaction in a partition; its key is `MARKER_KEY`, its value null.
+    """Headers of the record that ends a transaction in a partition; its key is `MARKER_KEY`, its value null.
 
     Raises:
-        MappingError: the id is none.
+        MappingError: the id is invalid.
     """
     marker = MarkerType.TXN_COMMIT if committed else MarkerType.TXN_ABORT
     return encode_headers(MessageMetadata(txn=txn, marker=marker))
 
 
 def in_transaction(headers: Sequence[tuple[str, bytes | None]] | None) -> InTransaction | None:
-    """What a record's headers say of a transaction; None for a record of none.
+    """The transaction in a record's headers; None without one.
 
     Of several headers of one name the last counts. Other markers belong to no transaction.
 

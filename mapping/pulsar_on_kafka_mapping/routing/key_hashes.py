@@ -1,5 +1,5 @@
-"""Key hashes choose the partition of a message with a key (mapping/decisions/0006): CRC-32, which this package has by
-default, and those that Pulsar's clients may be told to use."""
+"""Key hashes choose the partition of a message with a key (mapping/decisions/0006): CRC-32, the default of this
+package, and those that Pulsar's clients offer."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ HASHES: Final[Mapping[KeyHash, Callable[[bytes], int]]] = {
     KeyHash.JAVA_STRING: java_string_hash,
     KeyHash.MURMUR3_32: lambda key: murmur3_32(key) & _U31,
 }
-"""By scheme, the hash of a key as clients say it: UTF-8 of its text (see `said_key`)."""
+"""The hash of a key by scheme, of the key in the clients' form: UTF-8 of its text (see `said_key`)."""
 
 
 def said_key(key: bytes) -> bytes:
-    """A key that is bytes, as Pulsar's clients say it, and hash it: in base64.
+    """A key of bytes in the form of Pulsar's clients, which they hash: in base64.
 
     Source: TypedMessageBuilderImpl.keyBytes (Java).
     """

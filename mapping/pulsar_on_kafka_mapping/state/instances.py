@@ -30,7 +30,7 @@ _STATE: Final = re.compile(rf"{re.escape(_ROOT)}(-x-{_NAME.pattern})?\.")
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance has names of its own; the one without a name is everybody's who says nothing.
+    """An instance has names of its own; the one without a name is the default.
 
     Raises:
         InvalidInstanceName: `name` is neither empty nor 1 to 40 of a-z, 0-9 and single hyphens between them.
@@ -47,7 +47,7 @@ class Instance:
 
     @property
     def prefix(self) -> str:
-        """What Kafka's names of all its state topics, and of the groups on them, begin with, and no other instance's.
+        """The prefix of Kafka's names of its state topics, and of the groups on them, which no other instance has.
 
         It ends in a dot.
         """
@@ -57,7 +57,7 @@ class Instance:
         return self.kafka_topic(topic.topic_name)
 
     def kafka_topic(self, name: TopicName) -> str:
-        """The Kafka topic of `name`: of the instance's own in the system's namespace, elsewhere that of everybody.
+        """The Kafka topic of `name`: the instance's own in the system's namespace, elsewhere the common one.
 
         Raises:
             InvalidTopicName: a name in the system's namespace is too long with this instance's prefix.
@@ -83,5 +83,5 @@ EVERYBODYS: Final = Instance()
 
 
 def holds_state(kafka_topic: str) -> bool:
-    """Whether a Kafka topic is the system's own, of any instance."""
+    """Whether a Kafka topic is a system topic of any instance."""
     return _STATE.match(kafka_topic) is not None

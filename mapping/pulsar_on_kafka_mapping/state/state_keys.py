@@ -37,8 +37,8 @@ class TopicKey(Key, frozen=True, tag="t"):
 
 
 class EpochKey(Key, frozen=True, tag="ep"):
-    """An epoch ends others in `topics` and `subscriptions`: entities were removed from this partition before it, and
-    whatever begins there has versions behind all of theirs (decision 0026)."""
+    """The key of an epoch in `topics` and `subscriptions`: entities were removed from this partition before it, and new
+    ones have versions behind all of theirs (decision 0026)."""
 
     epoch: int
 
@@ -99,10 +99,10 @@ class CursorCheckpointKey(Key, frozen=True, tag="cc"):
 
 
 class LedgerKey(Key, frozen=True, tag="l"):
-    """A record of `ledgers` has this key: operation number `op` of a session, about one ledger; the id tells the
-    topic's life and the partition.
+    """The key of a record of `ledgers`: operation number `op` of a session, about one ledger; the id contains the
+    topic's incarnation and the partition.
 
-    No key is written twice, or what a former owner appends late would make compaction drop what it said in time.
+    No key is written twice, or a former owner's late append would make compaction drop its earlier record.
     """
 
     ledger_id: int
@@ -111,7 +111,8 @@ class LedgerKey(Key, frozen=True, tag="l"):
 
 
 class DeliveryKey(Key, frozen=True, tag="d"):
-    """A record of `deliveries` has this key; it is not compacted, so it names only whom the record concerns."""
+    """The key of a record of `deliveries`; the topic is not compacted, so the key only names whom the record
+    concerns."""
 
     topic: str
     partition: int
@@ -128,7 +129,7 @@ class ProducerKey(Key, frozen=True, tag="p"):
 
 
 class ProducerClaimsKey(Key, frozen=True, tag="pc"):
-    """A record of `producers` under this key says who may produce to a topic, by compare-and-set."""
+    """The key in `producers` of a topic's producer claims, by compare-and-set."""
 
     topic: str
     version: int
@@ -136,14 +137,14 @@ class ProducerClaimsKey(Key, frozen=True, tag="pc"):
 
 
 class ProducerSessionKey(Key, frozen=True, tag="ps"):
-    """A process with producers on a topic says in `producers`, under this key, that it lives."""
+    """The key in `producers` of the heartbeat of a process with producers on a topic."""
 
     topic: str
     session: str
 
 
 class ProducerBoundsKey(Key, frozen=True, tag="pb"):
-    """A record of `producers` under this key says where an exclusive epoch can begin at the earliest."""
+    """The key in `producers` of an exclusive epoch's lower bounds."""
 
     topic: str
     producer_name: str
@@ -151,8 +152,8 @@ class ProducerBoundsKey(Key, frozen=True, tag="pb"):
 
 
 class TakeOverKey(Key, frozen=True, tag="rf"):
-    """A record of `producers` under this key says where an epoch begins in a partition that took over from another of
-    its origin, as `mapping.records.epoch_fences.Fence` has it."""
+    """The key in `producers` of the beginning of an epoch in a partition that took over from another of its origin, see
+    `mapping.records.epoch_fences.Fence`."""
 
     topic: str
     partition: int
@@ -271,8 +272,8 @@ class MaintenanceTakeoverKey(Key, frozen=True, tag="mt"):
 
 
 class TenantKey(Key, frozen=True, tag="tn"):
-    """A record of `tenants` under this key says which cluster has a tenant, by compare-and-set; `*` stands for tenants
-    without a record of theirs."""
+    """The key in `tenants` of a tenant's cluster, by compare-and-set; `*` stands for tenants without a record of their
+    own."""
 
     tenant: str
     version: int
@@ -280,7 +281,7 @@ class TenantKey(Key, frozen=True, tag="tn"):
 
 
 class MigrationKey(Key, frozen=True, tag="mg"):
-    """A record of `tenants` under this key says how far a tenant's migration is, by compare-and-set."""
+    """The key in `tenants` of a tenant's migration, by compare-and-set."""
 
     tenant: str
     version: int
@@ -288,7 +289,7 @@ class MigrationKey(Key, frozen=True, tag="mg"):
 
 
 class ImportKey(Key, frozen=True, tag="im"):
-    """A record of `tenants` under this key says how far a tenant's import from Pulsar is, by compare-and-set."""
+    """The key in `tenants` of a tenant's import from Pulsar, by compare-and-set."""
 
     tenant: str
     version: int
@@ -296,8 +297,8 @@ class ImportKey(Key, frozen=True, tag="im"):
 
 
 class ProgressHeadKey(Key, frozen=True, tag="sp"):
-    """A record of `subscription_progress` under this key is what `cluster` says of a subscription, or is known to know
-    of it (`about`); see `subscription_progress.SAYS`. The highest (version, session) counts."""
+    """The key in `subscription_progress` of a report of `cluster` on a subscription, or of its known progress
+    (`about`); see `subscription_progress.SAYS`. The highest (version, session) counts."""
 
     topic: str
     partition: int
@@ -377,6 +378,6 @@ def entity_of(data: bytes) -> str | None:
 
 
 def epoch_of(data: bytes) -> int | None:
-    """Of an `EpochKey`; None for every other key. Raises UnreadableKey for one that only begins like it."""
+    """The epoch of an `EpochKey`; None for every other key. Raises UnreadableKey for one that only begins like it."""
     key = decode_key(data) if data.startswith(_EPOCH) else None
     return key.epoch if isinstance(key, EpochKey) else None

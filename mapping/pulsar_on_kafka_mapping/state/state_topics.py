@@ -39,7 +39,7 @@ class PartitionedBy(str, Enum):
 
 
 MAX_COORDINATORS: Final = 1024
-"""Of transactions. A cluster begins with as many as the topics' `partitions`."""
+"""The limit of transaction coordinators. A cluster begins with as many as the topics' `partitions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
     # A reader that was away for half of this starts over (layer/pulsar_on_kafka/statelog/README.md).
     "delete.retention.ms": str(_DAY_MS),
-    # Whoever asks for the end and then reads to it must not have records compacted away in between because of others
-    # that stand beyond that end: it could take what is left for a winner. Half of this is how long a reading may take;
-    # the broker's own clock says how old a record is.
+    # Between taking the end and reading to it, records must not be compacted away because of others beyond that end: a
+    # reader could take the rest for a winner. Half of this is the limit of a reading's duration; the broker's own clock
+    # decides how old a record is.
     "min.compaction.lag.ms": "60000",
     "message.timestamp.type": "LogAppendTime",
 }
@@ -161,7 +161,7 @@ PRODUCERS: Final = _compacted(
     "producers", 16, "that producer; the maintenance owner", "the records that it folds are gone from the log"
 )
 TRANSACTION_COORDINATOR_ASSIGN: Final = _compacted(
-    "transaction_coordinator_assign", 16, "nobody: only its assignment counts", "nothing", PartitionedBy.COORDINATOR
+    "transaction_coordinator_assign", 16, "none: only its assignment counts", "nothing", PartitionedBy.COORDINATOR
 )
 TRANSACTION_REQUESTS: Final = StateTopic(
     "transaction_requests",
@@ -190,11 +190,11 @@ TRANSACTION_PENDING_ACK: Final = _compacted(
 SUBSCRIPTION_PROGRESS: Final = _compacted(
     "subscription_progress",
     16,
-    "whoever is assigned the partition of the same number, in the cluster that speaks",
+    "the member with the partition of the same number, in the reporting cluster",
     "a newer save made it obsolete, another session took over, or the subscription is gone",
 )
 
 TENANTS: Final = _compacted("tenants", 1, "anyone, by compare-and-set", "as in topics", PartitionedBy.TENANT)
-"""One partition, because whoever answers for all tenants follows all of it."""
+"""One partition, because a server of all tenants follows all of it."""
 
 ALL: Final = tuple(each for each in [*globals().values()] if isinstance(each, StateTopic))

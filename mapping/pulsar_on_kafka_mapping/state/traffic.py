@@ -1,4 +1,4 @@
-"""A gateway counts what passes between it and its clients' producers and consumers, and tells it of each of them."""
+"""A gateway counts the traffic of its clients' producers and consumers, and reports it for each of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pulsar_on_kafka_mapping.state.codecs.json_records import Count
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One producer's, or consumer's. Source: Pulsar's `PublisherStats` and `ConsumerStats`.
+    """The traffic of one producer or consumer. Source: Pulsar's `PublisherStats` and `ConsumerStats`.
 
     `messages` and `bytes` count since `since_ms` (Unix time), at which the client opened it from `address`. The others
-    are numbers a second in the last whole interval (60 s), 0 in the first: messages, bytes, and of a consumer messages
-    that it wanted again, and acknowledgements. `blocked`: it holds as many unacknowledged messages as it may.
-    `client` is what the client says of its kind and version.
+    are numbers a second in the last whole interval (60 s), 0 in the first: messages, bytes, and of a consumer
+    redelivered messages, and acknowledgements. `blocked`: it holds its maximum of unacknowledged messages. `client` is
+    the client's own description of its kind and version.
     """
 
     messages: Count

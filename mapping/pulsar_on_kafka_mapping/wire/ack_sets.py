@@ -1,5 +1,5 @@
-"""Ack sets of Pulsar's commands say of which messages of a batch something is true: signed words of 64 bits, the lowest
-first. Source: BitSetRecyclable of pulsar-common 4.0.7."""
+"""Ack sets of Pulsar's commands select messages of a batch: signed words of 64 bits, the lowest first. Source:
+BitSetRecyclable of pulsar-common 4.0.7."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def words_of(bits: int, size: int) -> list[int]:
 
 
 def bits_of(words: Sequence[int], size: int) -> int:
-    """The first `size` bits of an ack set; whatever a client says besides is nobody's."""
+    """The first `size` bits of an ack set; further bits of a client are ignored."""
     first = words[: -(-size // _WORD_BITS)]
     data = struct.pack(f"<{len(first)}q", *first)
     return int.from_bytes(data, "little") & (1 << size) - 1
 
 
 def indexes_of(bits: int) -> Iterator[int]:
-    """Of the bits that are set, in their order."""
+    """The indexes of the set bits, in their order."""
     digits = bin(bits)[:1:-1]
     at = digits.find("1")
     while at >= 0:

@@ -1,5 +1,5 @@
-"""What a client of Pulsar's batched or compressed becomes what this SDK stores: a batch a batch entry of columns, one
-message its payload. For who reads those alone."""
+"""Converts batched or compressed messages of Pulsar clients into the format of this SDK: a batch into a batch entry of
+columns, one message into its payload. For readers of that format alone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pulsar_on_kafka_mapping.wire.compression import decompress
 from pulsar_on_kafka_mapping.wire.single_messages import decode_batch, kafka_key
 
 _MAX_NUMBER: Final = 2**63 - 1
-"""What a column of numbers holds."""
+"""The limit of a column of numbers."""
 
 UNREADABLE: Final = -1
 """Event time of a message that cannot be read: an empty one, which is to be left out. Never stored."""
 
 
 def as_columns(value: bytes, form: bytes, compression: bytes | None) -> bytes:
-    """The value of a raw record, in clear, whose headers `__pulsar.batch` and `__pulsar.compression` say that. Numbers
-    above 2^63 - 1, which no column holds, are left out. Messages that cannot be read have the event time `UNREADABLE`.
+    """The value of a raw record, in clear, by its headers `__pulsar.batch` and `__pulsar.compression`. Numbers above
+    2^63 - 1, which no column holds, are omitted. Messages that cannot be read have the event time `UNREADABLE`.
 
     Raises:
-        CorruptRecord: it is not what the headers say, or no message of it can be read.
+        CorruptRecord: it contradicts its headers, or no message of it can be read.
     """
     info, packed = batch_info([(BATCH, form)]), None
     if compression is not None:

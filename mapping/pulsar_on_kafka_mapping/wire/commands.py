@@ -1,8 +1,8 @@
 """The commands of Pulsar's binary protocol, as Protobuf messages.
 
 `_MESSAGES` has the names, numbers and types of `PulsarApi.proto` (protocol version 21, Pulsar 4.0.7), as far as a
-server for clients needs them. Enumerations are plain numbers, so that a value that nobody here knows can be named;
-`Type` and `ServerError` say what they mean. Needs the extra `gateway`.
+server for clients needs them. Enumerations are plain numbers, so that an unknown value can be named; `Type` and
+`ServerError` give their meaning. Needs the extra `gateway`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ TopicMigrated       1 uint64 resource_id!  2 int32 resource_type!  3 string brok
 
 
 class Type(IntEnum):
-    """What a command is; its number is also that of its field in BaseCommand, unless `_FIELDS` says otherwise."""
+    """The type of a command; its number is also that of its field in BaseCommand, unless `_FIELDS` has another."""
 
     CONNECT = 2
     CONNECTED = 3
@@ -262,7 +262,8 @@ _KINDS: Final = {
 
 
 def _described() -> FileDescriptorProto:
-    """Of proto2, but that text has to be UTF-8: otherwise fields of text would be bytes now and then."""
+    """The descriptor, as proto2, except that text has to be UTF-8: otherwise fields of text would sometimes be
+    bytes."""
     file = FileDescriptorProto(name="pulsar_commands.proto", package=_PACKAGE, syntax="editions", edition=EDITION_2023)
     file.options.features.repeated_field_encoding = FeatureSet.EXPANDED
     message: Any = None

@@ -18,14 +18,15 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
 
 MAX_UNCOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-"""Of one payload. Whoever stores a client's payload refuses what says more, so that none is stored and never read."""
+"""The limit of one payload. Larger payloads of clients are refused at the store, so that no unreadable one is
+stored."""
 
 _MAX_GROWTH: Final = {Codec.LZ4: 256, Codec.ZLIB: 1_040, Codec.ZSTD: 44_000, Codec.SNAPPY: 64}
-"""Times that a payload can grow, at the most that its format allows: what says more gets no buffer. LZ4's longest run
-has 255 bytes for one, zlib's 258 for two bits, Zstandard's 128 KiB for three, Snappy's 64 for three."""
+"""The largest growth of a payload that its format allows: no buffer is allocated for more. LZ4's longest run has 255
+bytes for one, zlib's 258 for two bits, Zstandard's 128 KiB for three, Snappy's 64 for three."""
 _SMALL_BYTES: Final = 64 * 1024
 _SNAPPY_STREAM: Final = b"\xff\x06\x00\x00sNaPpY"
-"""How Snappy's framing format begins; a raw block of 895 bytes may begin with the same first two."""
+"""The beginning of Snappy's framing format; a raw block of 895 bytes may begin with the same first two."""
 
 
 def decompress(payload: bytes, info: CompressionInfo) -> bytes:

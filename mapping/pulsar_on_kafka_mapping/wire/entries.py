@@ -25,7 +25,7 @@ _TIMESTAMP, _INDEX = 1, 2
 
 
 class BrokerMetadata(NamedTuple):
-    """A broker says this of an entry, where it is asked to; None where it does not."""
+    """A broker's own metadata of an entry, where they are enabled; None otherwise."""
 
     timestamp_ms: int | None = None
     entry_index: int | None = None

@@ -15,7 +15,7 @@ from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 
 MAX_FRAME_BYTES: Final = MAX_ENTRY_BYTES
-"""What Pulsar's decoder takes at the most, with its default `maxMessageSize`."""
+"""The limit of Pulsar's decoder, with its default `maxMessageSize`."""
 _NUMBER: Final = 4
 
 

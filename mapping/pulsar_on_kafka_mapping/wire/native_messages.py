@@ -1,7 +1,7 @@
-"""The messages of an entry that a client of Pulsar's batched or compressed, each as if it had been sent alone.
+"""Splits an entry that a Pulsar client batched or compressed into messages, each as if it had been sent alone.
 
-So any Kafka client reads them: a record for each message, with the payload as its value. What a batch says of all its
-messages is said of each. Decision: mapping/decisions/0028.
+So any Kafka client reads them: a record for each message, with the payload as its value. Metadata of the batch are
+copied to each. Decision: mapping/decisions/0028.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def _plain(metadata: PulsarMetadata, payload: bytes) -> bytes:
 
 
 def _alone(of_all: PulsarMetadata, single: SingleMessage, at: int) -> NativeMessage:
-    """Source: MessageImpl.create of the Java client, which says what a message in a batch has of the batch."""
+    """The metadata of a message in a batch. Source: MessageImpl.create of the Java client, which defines the parts that
+    come from the batch."""
     sequence_id = (of_all.sequence_id or 0) + at if single.sequence_id is None else single.sequence_id
     key = single.partition_key
     if key is not None and single.in_base64 and base64.b64encode(kafka_key(key, in_base64=True) or b"") != key:

@@ -22,19 +22,19 @@ T = TypeVar("T")
 MAX_KNOWN: Final = 64
 MAX_REST_BYTES: Final = 256
 _RELEARN_EVERY: Final = 1_000
-"""Where nothing repeats itself (each message has a key of its own) one in so many is learned."""
+"""Without repetitions (each message has a key of its own) one in this many is learned."""
 _MAX_NUMBER_BYTES: Final = 9
 _TIME_BYTES: Final = 6
-"""From 1971 to 2109."""
+"""The bytes of a time from 1971 to 2109."""
 _COMMANDS: Final = [b"\x08\x06\x32%c\x08" % (3 + size) for size in range(_MAX_NUMBER_BYTES + 1)]
-"""How a SEND begins whose number has so many bytes."""
+"""The beginning of a SEND whose number has this many bytes."""
 _CHECKSUM: Final = b"\x0e\x01"
 _METADATA_AT: Final = 10
 
 
 def plain_send(command: bytes) -> tuple[int, int, bytes] | None:
-    """The producer's id, the sequence id, and that as its varint, of a SEND that says nothing else; None of anything
-    else."""
+    """The producer's id, the sequence id, and its varint, of a SEND without other fields; None for any other
+    command."""
     number = command[7:]
     size = len(number)
     if not 0 < size <= _MAX_NUMBER_BYTES or command[:5] != _COMMANDS[size]:
@@ -63,11 +63,11 @@ class RepeatedEntries(Generic[T]):
         self._time = b""
         self._time_ms = 0
         self._learned = 0
-        """Since one was found."""
+        """The number of learned entries since the last hit."""
 
     def learn(self, metadata: bytes, number: bytes, size: int | None, meaning: T) -> None:
-        """Metadata of an entry mean this, whatever its number, its time, as far as it is near ours, and its payload,
-        which has `size` bytes where the metadata say a size."""
+        """Learns the meaning of an entry's metadata, with any number, any near time, and any payload, which has `size`
+        bytes where the metadata contain a size."""
         self._learned += 1
         if self._learned > MAX_KNOWN and self._learned % _RELEARN_EVERY:
             self._meanings.clear()
@@ -87,8 +87,8 @@ class RepeatedEntries(Generic[T]):
         self._meanings[rest] = size, meaning
 
     def find(self, number: bytes, entry: bytes, now_ms: Callable[[], int]) -> tuple[T, bytes, int] | None:
-        """What an entry of this number means, its payload, and its publish time. None: it is not known, or its checksum
-        is wrong, or its time far away."""
+        """The meaning of an entry of this number, its payload, and its publish time. None: it is unknown, or its
+        checksum is wrong, or its time far away."""
         if not self._meanings:
             return None
         begin = b"%b%b\x18" % (self._start, number)
@@ -114,7 +114,7 @@ class RepeatedEntries(Generic[T]):
         return meaning, entry[end:], self._time_ms
 
     def _is_near(self, time: bytes, now_ms: int) -> bool:
-        """It is kept if it is: many messages have the same one."""
+        """Whether the time is near; a near one is cached: many messages have the same one."""
         if time[-1] > 0x7F or not all(byte & 0x80 for byte in time[:-1]):
             return False
         value = 0

@@ -34,7 +34,7 @@ _NO_STRINGS: Final[Mapping[int, bytes]] = {}
 MIN_BYTES: Final = 6
 """The least that one message takes: its length, and a payload size of 0."""
 MAX_IN_BATCH: Final = 1_000_000
-"""Of one entry: more do not fit into a frame. Whoever acknowledges them needs a bit for each."""
+"""The limit of one entry: more do not fit into a frame. An acknowledgement needs a bit for each."""
 
 
 class SingleMessage(NamedTuple):
@@ -51,7 +51,7 @@ class SingleMessage(NamedTuple):
     event_time_ms: int = 0
     sequence_id: int | None = None
     has_null_key: bool = False
-    """It says that its partition key is null."""
+    """Whether its partition key is explicitly null."""
 
     def property_texts(self) -> dict[str, str]:
         """Properties as text (`text_or_latin1`); of several of one name the first counts."""
@@ -75,7 +75,7 @@ class PulsarBatch:
         """Messages that cannot be read, by batch index."""
         self._messages = decode_batch(payload, messages, self.unreadable)
         self.payloads: list[bytes] = [b"" if each.is_null else each.payload for each in self._messages]
-        """By batch index; b'' for a null one."""
+        """Payloads by batch index; b'' for a null one."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -100,7 +100,7 @@ class PulsarBatch:
 
 
 def kafka_key(partition_key: bytes | None, *, in_base64: bool) -> bytes | None:
-    """The key's own bytes; what says that it is base64 and is none counts as they are."""
+    """The key's own bytes; a key that is marked as base64 and is none counts unchanged."""
     if partition_key is None or not in_base64:
         return partition_key
     try:
@@ -181,7 +181,8 @@ def _message(fields: _Fields, payload: bytes, what: str) -> SingleMessage:
 
 
 _Fields = tuple[dict[int, int], Mapping[int, bytes], list[bytes]]
-"""Of one SingleMessageMetadata: numbers and strings, of several of one number the last; and the properties."""
+"""The fields of one SingleMessageMetadata: numbers and strings, of several of one number the last; and the
+properties."""
 
 
 def _fields(data: bytes, at: int, stop: int) -> _Fields | None:

@@ -1,8 +1,8 @@
-"""Entries of Pulsar's clients as Kafka records, and back: format R.
+"""Converts entries of Pulsar's clients into Kafka records, and back: format R.
 
-The payload is the record's value as it was sent; what Kafka's headers, key and timestamp say is what other programs,
-dispatching, deduplication, transactions and delays need, and `__pulsar.metadata` keeps the rest, so that a client of
-Pulsar's is given what another one sent. A plain message that was sent alone is a record as this SDK writes it.
+The payload is the record's value as it was sent. Kafka's headers, key and timestamp hold the data for other programs,
+dispatching, deduplication, transactions and delays, and `__pulsar.metadata` keeps the rest, so that a Pulsar client
+receives exactly the bytes that another one sent. A plain message that was sent alone is a record as this SDK writes it.
 Decision: mapping/decisions/0028.
 """
 
@@ -50,11 +50,11 @@ from pulsar_on_kafka_mapping.wire.message_metadata import Field, PulsarMetadata,
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH, MIN_BYTES, kafka_key
 
 MAX_CLOCK_DIFFERENCE_MS: Final = 60_000
-"""Between a client's clock and ours: a message of a time farther away gets ours, and a header with the client's. Kafka
-refuses times an hour ahead."""
+"""The largest difference between a client's clock and the gateway's: a message of a time farther away gets the
+gateway's, and a header with the client's. Kafka refuses times an hour ahead."""
 _MAX_SEQUENCE_ID: Final = 2**64 - 1
 NOWHERE: Final = "__local__"
-"""What Pulsar's clients name as destination of a message that is not to be replicated."""
+"""The destination that Pulsar's clients name for a message that is not to be replicated."""
 
 _DECISIVE: Final = frozenset((BATCH, CHUNK, MARKER, TXN))
 """Headers that decide how a record is read."""
@@ -123,9 +123,10 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
 
 
 def metadata_of(record: EntryRecord) -> PulsarMetadata:
-    """What a client of Pulsar's is told of a record that `record_of` made, or of one plain message.
+    """The metadata for a Pulsar client of a record from `record_of`, or of one plain message.
 
-    A header that cannot be read counts as absent, as for the SDK's consumers, unless it decides how the value is read.
+    A header that cannot be read counts as absent, as for the SDK's consumers, unless the value cannot be read without
+    it.
 
     Raises:
         CorruptRecord: one of those cannot be read.
@@ -194,9 +195,9 @@ def split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], lis
 
 
 def _uncompressed(value: bytes | None, chunk: ChunkInfo | None, *, encrypted: bool) -> int:
-    """The size of an uncompressed message before it was cut into chunks and encrypted, as its clients say it.
+    """The size of an uncompressed message before it was cut into chunks and encrypted, as Pulsar's clients send it.
 
-    Go's client reads a message in chunks, or an encrypted one, only where its metadata say a size.
+    Go's client reads a message in chunks, or an encrypted one, only if its metadata contain a size.
     """
     if chunk is not None:
         return chunk.total_bytes
@@ -207,7 +208,7 @@ def _uncompressed(value: bytes | None, chunk: ChunkInfo | None, *, encrypted: bo
 def _say_size(found: PulsarMetadata, record: EntryRecord, headers: RecordHeaders) -> None:
     compression = None
     if headers.batch is not None and headers.batch.format_version != PayloadFormat.COLUMNS:
-        compression = compression_info(record.headers)  # no other record of ours has it
+        compression = compression_info(record.headers)  # no other record of this product has it
     found.compression, found.uncompressed_bytes = compression or (None, found.uncompressed_bytes)
     if found.uncompressed_bytes is None:
         found.uncompressed_bytes = _uncompressed(record.value, headers.chunk, encrypted=bool(found.encryption))
@@ -296,8 +297,8 @@ def _deliver_at(metadata: PulsarMetadata, rest: list[Field]) -> int | None:
 
 
 def _schema_version(metadata: PulsarMetadata, rest: list[Field]) -> bytes | None:
-    """None also of an empty version, as Go's client says it of a schema that has none: its consumers take an empty one
-    for a version that they have to ask for."""
+    """The schema version; None also for an empty one, which Go's client sends for a schema without a version: its
+    consumers take an empty one for a version that they have to request."""
     version = metadata.schema_version or None
     if version is None or len(version) == SCHEMA_VERSION_BYTES:
         return version

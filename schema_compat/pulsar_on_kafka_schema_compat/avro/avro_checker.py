@@ -1,10 +1,10 @@
-"""The checker of Avro text parses definitions, keeps the small ones, and says where and why a reader's schema cannot
-read a writer's.
+"""The checker of Avro text parses definitions, caches the small ones, and reports where and why a reader's schema
+cannot read a writer's.
 
 The resolution of two schemas is the set of pairs of types that are readable: the greatest that does not contradict
-itself. A pair needs other pairs: all of its parts, or one branch of the reader's union. Each counts as readable until
-something speaks against it; then those that need it are looked at again. So a pair that needs itself is readable if
-nothing else is wrong, an answer that was too optimistic never lasts, and no depth costs recursion.
+itself. A pair needs other pairs: all of its parts, or one branch of the reader's union. Each counts as readable until a
+contradiction; then its dependents are examined again. So a pair that needs itself is readable if nothing else is wrong,
+a too optimistic result never lasts, and no depth costs recursion.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Resolution:
 
 
 MAX_PATH_CHARACTERS: Final = 4_000_000
-"""Of all paths of a comparison together; at least one difference is always reported."""
+"""The limit of all paths of a comparison together; at least one difference is always reported."""
 _CAUSES_EXPLAINED: Final = 200
 _STEPS_TO_CAUSE: Final = 50
 _STEPS_TO_LEAVE_OUT: Final = 300_000
@@ -259,7 +259,7 @@ class _Report:
             yield Difference(str(place), rule, what + why)
 
     def _cause(self, reader: AvroType, writer: AvroType) -> str:
-        """The first thing that is wrong with the branch that was meant, where that can be told with few steps."""
+        """The first fault of the intended branch, where it can be found in few steps."""
         if isinstance(reader, Union):
             meant = next(candidates(reader, writer), None)
             if meant is None or not _same_name(meant, writer):
@@ -314,7 +314,7 @@ def _parse(text: bytes) -> ParsedAvroSchema:
     return ParsedAvroSchema(text, parse_avro(text))
 
 
-# A registry asks about the same versions again and again.
+# A registry checks the same versions repeatedly.
 _parse_small = lru_cache(maxsize=64)(_parse)
 
 AVRO_CHECKER = AvroChecker()

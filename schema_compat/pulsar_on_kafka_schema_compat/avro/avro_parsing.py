@@ -152,7 +152,7 @@ class _Parser:
         return _Definition(outer.value[member], outer.namespace, outer.at.to(member))
 
     def _reference(self, name: str, namespace: str) -> AvroType:
-        """What a name stands for: a primitive, a type of this namespace, or one without a namespace."""
+        """The type of a name: a primitive, a type of this namespace, or one without a namespace."""
         if name in PRIMITIVES:
             return PRIMITIVES[name]
         wanted = full_name(name, namespace)

@@ -153,7 +153,7 @@ class AvroRecord:
     name: str
     aliases: frozenset[str]
     fields: dict[str, AvroField] = dataclasses.field(default_factory=dict)
-    """By name, in order."""
+    """Fields by name, in order."""
     has_field_aliases: bool = False
 
 
@@ -211,7 +211,7 @@ PROMOTIONS: Final = {
 
 
 def kinds_match(reader: AvroType, writer: AvroType) -> bool:
-    """True when a reader of this kind can read the writer's kind; unions are not asked here."""
+    """Whether a reader of this kind can read the writer's kind; unions are not handled here."""
     kind, written = kind_of(reader), kind_of(writer)
     return kind == written or kind in PROMOTIONS.get(written, ())
 
@@ -267,7 +267,7 @@ def _renamed(reader: AvroRecord, writer: AvroRecord) -> dict[str, AvroField]:
 
 
 def mismatch(reader: AvroType, writer: AvroType) -> list[tuple[str, str]]:
-    """What is wrong with two types themselves, their parts left aside: rules, each with the member that breaks it."""
+    """The faults of two types themselves, without their parts: rules, each with the member that breaks it."""
     if not kinds_match(reader, writer):
         return [("TYPE_MISMATCH", "")]
     found: list[tuple[str, str]] = []

@@ -26,13 +26,13 @@ _LEAVE: Final = object()
 
 
 class Defaults:
-    """This judges defaults, each field's once.
+    """Checks defaults, each field's once.
 
-    The default of a union is a value of its first branch. Fields that a record's default leaves out take their own
-    defaults. Bytes are text of the characters up to U+00FF, for a fixed as many as its size.
-    Source: Avro 1.11 `ResolvingGrammarGenerator.encode`, which a Pulsar broker runs when it needs the default.
-    Differs from Pulsar: it cuts fractions and too large integers, fills and cuts a fixed, and takes what is no
-    container as an empty one.
+    The default of a union is a value of its first branch. Fields that a record's default omits take their own defaults.
+    Bytes are text of the characters up to U+00FF, for a fixed as many as its size. Source: Avro 1.11
+    `ResolvingGrammarGenerator.encode`, which a Pulsar broker runs when it needs the default. Differs from Pulsar: it
+    cuts fractions and too large integers, fills and cuts a fixed, and treats a value that is no container as an empty
+    one.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Defaults:
 
 
 def _look(kind: AvroType, value: Any, stack: list[tuple[Any, Any]]) -> str | None:
-    """What is wrong with `value` itself; what it is made of goes onto the stack."""
+    """The fault of `value` itself; its members go onto the stack."""
     if reason := _misfit_itself(kind, value):
         return reason
     match kind:
@@ -90,7 +90,7 @@ def _look(kind: AvroType, value: Any, stack: list[tuple[Any, Any]]) -> str | Non
 
 
 def _misfit_itself(kind: AvroType, value: object) -> str | None:
-    """What is wrong with `value` as far as one look tells; its members are not looked at."""
+    """The fault of `value`, without a look at its members."""
     match kind:
         case AvroArray():
             fits = isinstance(value, list)

@@ -28,7 +28,7 @@ _WORDS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", None)
 
 
 class NotJson(ValueError):
-    """The text is no JSON. The message says what was found and where, by character from 0."""
+    """The text is no JSON. The message names the fault and its place, by character from 0."""
 
 
 def parse_json(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
@@ -89,7 +89,7 @@ class _Reader:
                 return self._scalar(first)
 
     def _after_member(self) -> Any:
-        """What is complete next: the innermost container when it closes here, else its next member's value."""
+        """The next complete value: the innermost container when it closes here, otherwise its next member's value."""
         container, name = self._open.pop()
         found, closing = self._peek(), "]" if name is None else "}"
         if found == closing:

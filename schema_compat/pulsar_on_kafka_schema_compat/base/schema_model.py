@@ -1,7 +1,7 @@
-"""Schemas go into a check, and a result comes out of it.
+"""The input and the result of a check.
 
-A *checker* knows one kind of schema. It is anything with the two methods of `PairChecker`; `strategies.py` asks it, in
-the directions and of the versions that the strategy names, and makes `Incompatibility` of each `Difference`.
+A *checker* knows one kind of schema. It is anything with the two methods of `PairChecker`; `strategies.py` calls it, in
+the directions and for the versions of the strategy, and converts each `Difference` to an `Incompatibility`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SchemaType(enum.Enum):
 
 
 class CompatibilityStrategy(enum.Enum):
-    """A strategy says which existing versions a new schema must get on with, and in which directions."""
+    """A strategy decides the existing versions with which a new schema must be compatible, and the directions."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
@@ -98,13 +98,13 @@ class CompatibilityStrategy(enum.Enum):
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """What is asked of each version; nothing for the strategies that always say the same."""
+        """The directions to check for each version; empty for the strategies with a constant result."""
         return _DIRECTIONS.get(self.name.removesuffix("_TRANSITIVE"), ())
 
 
 class Direction(enum.Enum):
-    """The direction says who reads: backward, the new schema reads what was written with the old one; forward, the
-    other way round."""
+    """The direction names the reader: backward, the new schema reads data of the old one; forward, the other way
+    round."""
 
     BACKWARD = "backward"
     FORWARD = "forward"
@@ -165,7 +165,8 @@ class SchemaInfo:
     def declared(
         cls, schema_type: SchemaType, schema: bytes, name: str, properties: Mapping[str, str] | None = None
     ) -> SchemaInfo:
-        """One that a program declares: `name` and `schema` may be called, too (`SchemaName`, `SchemaText`)."""
+        """The schema that a program declares: `name` and `schema` may be callables, too (`SchemaName`,
+        `SchemaText`)."""
         return cls(schema_type, SchemaText(schema), SchemaName(name), properties or {})
 
 
@@ -228,8 +229,8 @@ Parsed = TypeVar("Parsed")
 class PairChecker(Protocol[Parsed]):
     """A pair checker compares two schemas of one type.
 
-    Neither method may raise anything else than said here, whatever the bytes; neither may depend on Python's recursion
-    limit; both end on schemas that refer to themselves.
+    Neither method may raise any other error, for any bytes; neither may depend on Python's recursion limit; both end on
+    schemas that refer to themselves.
     """
 
     def parse(self, schema: SchemaInfo) -> Parsed:

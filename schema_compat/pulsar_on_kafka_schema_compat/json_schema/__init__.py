@@ -1,4 +1,4 @@
-"""The JSON Schema checker (draft 4 to 2020-12) says whether a reader's document allows everything that a writer's
+"""The JSON Schema checker (draft 4 to 2020-12) decides whether a reader's document allows everything that a writer's
 allows.
 
 The rules are Confluent's under its strict policy, and Apicurio's for the keywords that Confluent does not compare;

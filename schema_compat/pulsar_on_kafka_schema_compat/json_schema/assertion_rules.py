@@ -138,7 +138,7 @@ def compare_arrays(writer: Plain, reader: Plain, judge: Judge) -> Iterator[Findi
     """Why the reader does not allow every array that the writer allows."""
     old, new = writer.arrays, reader.arrays
     if new.unique and not old.unique:
-        yield Finding("/uniqueItems", "UNIQUE_ITEMS_ADDED", "the reader wants items to differ, the writer does not")
+        yield Finding("/uniqueItems", "UNIQUE_ITEMS_ADDED", "the reader requires items to differ, the writer does not")
     for index, (was, now) in enumerate(zip(old.prefix, new.prefix, strict=False)):
         yield Within(f"/{new.prefix_keyword}/{index}", was.schema, now.schema)
     yield from _items_added(writer, reader, judge)
@@ -148,7 +148,7 @@ def compare_arrays(writer: Plain, reader: Plain, judge: Judge) -> Iterator[Findi
 
 
 def _others_evaluate(plain: Plain) -> bool:
-    """Whether `unevaluatedItems` is not alone in saying what the rest of the items may be."""
+    """Whether other keywords than `unevaluatedItems` constrain the rest of the items."""
     return bool(plain.beside or plain.arrays.contains)
 
 
@@ -236,5 +236,5 @@ def _compare_contains(writer: Plain, reader: Plain, judge: Judge) -> Iterator[Fi
 
 
 def _contains_bounds(plain: Plain) -> Mapping[str, Number]:
-    """Without the 1 that `contains` asks for by itself."""
+    """The bounds without the 1 that `contains` implies."""
     return {name: bound for name, bound in plain.bounds.items() if (name, bound) != ("minContains", 1)}

@@ -57,7 +57,7 @@ class Dialect:
         return _SINCE.get(keyword, 0) <= self.draft <= _UNTIL.get(keyword, 9999)
 
     def keywords(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that count in `schema`: beside `$ref`, until draft 7, nothing else does."""
+        """The effective keywords of `schema`: beside `$ref`, until draft 7, all others are ignored."""
         if "$ref" in schema and self.draft <= 7:
             return {"$ref": schema["$ref"]}
         return {keyword: value for keyword, value in schema.items() if self.knows(keyword)}
@@ -102,7 +102,7 @@ def escape(name: str) -> str:
 
 
 class Assertions:
-    """This reads them; `place` gives the place of a schema within, by its value and pointer."""
+    """Reads assertions; `place` returns the place of a schema within, by its value and pointer."""
 
     def __init__(self, dialect: Dialect, digests: dict[int, bytes], place: Callable[[Any, str], Place]) -> None:
         self._dialect = dialect
@@ -131,7 +131,7 @@ class Assertions:
         return plain
 
     def constraint(self, keywords: Mapping[str, Any], keyword: str, pointer: str) -> Place | None:
-        """The schema under `keyword`; None without one, and for one that says nothing."""
+        """The schema under `keyword`; None without one, and for one that allows everything."""
         raw = keywords.get(keyword, True)
         if raw is True or (
             isinstance(raw, dict) and (ASSERTIONS | _APPLICATORS).isdisjoint(self._dialect.keywords(raw))
@@ -164,7 +164,7 @@ class Assertions:
         }
 
     def _is_switch(self, keyword: str) -> bool:
-        """Until draft 4 the exclusive bounds were switches of the inclusive ones."""
+        """Whether the keyword is a switch: until draft 4 the exclusive bounds were switches of the inclusive ones."""
         return keyword.startswith("exclusive") and (self._dialect.draft <= 4 or not self._dialect.named)
 
     def _objects(self, keywords: Mapping[str, Any], pointer: str) -> ObjectKeywords:
@@ -193,7 +193,7 @@ class Assertions:
     def _required(self, keywords: Mapping[str, Any], pointer: str) -> frozenset[str]:
         if self._dialect.draft > 3:
             return _names(keywords.get("required", []), f"{pointer}/required")
-        # Draft 3, and so Jackson, says it of the property itself.
+        # Draft 3, and so Jackson, puts it into the property itself.
         return frozenset(
             name
             for name, raw in expect(keywords.get("properties", {}), dict, f"{pointer}/properties").items()

@@ -1,11 +1,11 @@
 """A JSON Schema document is a graph of schemas.
 
-A `Place` is where a schema stands; once a document is read, its `schema` is what counts there: references are followed,
-and a combination of one member is that member. Comparison tells schemas apart by identity: nothing here has equality.
+A `Place` is the position of a schema; once a document is read, its `schema` is the effective one: references are
+followed, and a combination of one member is that member. Comparison distinguishes schemas by identity: nothing here has
+equality.
 
-A key of `patternProperties` is a regular expression that somebody else wrote, so it may take a Python matcher
-exponential time, or be of a dialect that Python lacks. Such a pattern is compared as text alone, and what it matches
-counts as unknown.
+A key of `patternProperties` is a foreign regular expression, so it may take a Python matcher exponential time, or be of
+a dialect that Python lacks. Such a pattern is compared as text alone, and its matches count as unknown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Number = int | Decimal
 
 
 class Criterion(enum.Enum):
-    """The criterion says how many members of a combination a document has to satisfy."""
+    """The number of members of a combination that a document has to satisfy."""
 
     ALL = "allOf"
     ANY = "anyOf"
@@ -131,10 +131,10 @@ class Conjunction:
 
 @dataclass(eq=False, slots=True)
 class ObjectKeywords:
-    """These keywords speak of objects. None stands for an absent keyword or one that allows everything.
+    """The keywords about objects. None stands for an absent keyword or one that allows everything.
 
     Args:
-        additional_given: `additionalProperties` is there, so that `unevaluatedProperties` has nothing to say.
+        additional_given: `additionalProperties` exists, so that `unevaluatedProperties` has no effect.
         required_with, schema_with: dependencies of a property, with the keyword that they stand under.
     """
 
@@ -151,12 +151,12 @@ class ObjectKeywords:
 
 @dataclass(eq=False, slots=True)
 class ArrayKeywords:
-    """These keywords speak of arrays. None stands for an absent keyword or one that allows everything.
+    """The keywords about arrays. None stands for an absent keyword or one that allows everything.
 
     Args:
-        rest: of the items behind `prefix`; of all items without a prefix.
-        rest_given: `rest_keyword` is there, so that `unevaluatedItems` has nothing to say.
-        idle_rest: `additionalItems` where there is no list of items for it to add to: validators ignore it.
+        rest: the schema of the items behind `prefix`; of all items without a prefix.
+        rest_given: `rest_keyword` exists, so that `unevaluatedItems` has no effect.
+        idle_rest: `additionalItems` without a list of items: validators ignore it.
     """
 
     prefix: tuple[Place, ...] = ()
@@ -170,7 +170,7 @@ class ArrayKeywords:
     unique: bool = False
 
 
-# Of most schemas: nothing is said of objects, nothing of arrays.
+# The value for most schemas, which constrain neither objects nor arrays.
 ANY_OBJECT: Final = ObjectKeywords()
 ANY_ARRAY: Final = ArrayKeywords()
 

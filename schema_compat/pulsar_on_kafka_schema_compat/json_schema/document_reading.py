@@ -70,10 +70,10 @@ class References:
         return base
 
     def target(self, schema: dict[str, Any], keyword: str, pointer: str) -> Any:
-        """What the reference in `schema` under `keyword` leads to: an object, a boolean or what is no schema.
+        """The target of the reference in `schema` under `keyword`: an object, a boolean or a value that is no schema.
 
         Raises:
-            UnreadableSchema: nothing in this document; or it depends on the way by which the schema was entered.
+            UnreadableSchema: the target is not in this document; or it depends on the path to the schema.
         """
         reference = schema[keyword]
         if not isinstance(reference, str):
@@ -195,7 +195,7 @@ class _Reading:
         return Conjunction((self._make(plain, pointer), *parts))
 
     def _others(self, raw: dict[str, Any], keywords: Mapping[str, Any], pointer: str) -> list[Schema]:
-        """What is beside the assertions: references, combinations, `not` and `if`."""
+        """The parts beside the assertions: references, combinations, `not` and `if`."""
         found: list[Schema] = []
         for keyword in _REFERENCES:
             if keyword in keywords:
@@ -223,7 +223,7 @@ class _Reading:
 
 
 def _settled(place: Place) -> Schema:
-    """What counts at `place`: behind references and combinations of one member.
+    """The effective schema at `place`: behind references and combinations of one member.
 
     Raises:
         UnreadableSchema: they lead back to where they started.

@@ -1,4 +1,5 @@
-"""Two schemas say the same, or not: `if` and the `unevaluated` keywords depend on more than on what a schema allows."""
+"""Whether two schemas have the same meaning: `if` and the `unevaluated` keywords depend on more than the documents that
+a schema allows."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from pulsar_on_kafka_schema_compat.json_schema.document_model import (
 )
 from pulsar_on_kafka_schema_compat.json_schema.fixed_point import Finding, Judge, Within
 
-_DIFFERENT = Finding("", "CONDITION_CHANGED", "the two say different things")
+_DIFFERENT = Finding("", "CONDITION_CHANGED", "the two differ")
 _Within = tuple[Place | None, ...]
 
 
 def evaluates_the_same(writer: Plain, reader: Plain, judge: Judge) -> bool:
-    """Whether the parts beside both, and what is inside them that evaluates properties and items, are the same."""
+    """Whether the parts beside both are the same, and the parts inside them that evaluate properties and items."""
     within = (
         (writer.beside, reader.beside),
         _pairwise(_dependent(writer.objects), _dependent(reader.objects)),
@@ -41,7 +42,7 @@ def _same_or_both_absent(one: Place | None, other: Place | None, judge: Judge) -
 
 
 def compare_same(one: Schema, other: Schema, judge: Judge) -> Iterator[Finding | Within]:
-    """Anything at all that the two say differently."""
+    """All differences between the two."""
     del judge
     match one, other:
         case Never(), Never():
@@ -69,7 +70,7 @@ def compare_same(one: Schema, other: Schema, judge: Judge) -> Iterator[Finding |
 
 
 def _own_words(plain: Plain) -> tuple[object, ...]:
-    """What it says without the schemas within, and their names."""
+    """The content without the schemas within, and their names."""
     objects, arrays = plain.objects, plain.arrays
     return (
         plain.types,
@@ -112,7 +113,7 @@ def _of_arrays(arrays: ArrayKeywords) -> _Within:
 
 
 def _pairwise(one: Mapping[str, Place], other: Mapping[str, Place]) -> tuple[_Within, _Within]:
-    """By name; of unequal length where a name is missing on one side."""
+    """Pairs by name; of unequal length where a name is missing on one side."""
     if one.keys() != other.keys():
         return (None,), ()
     return tuple(one.values()), tuple(other[name] for name in one)

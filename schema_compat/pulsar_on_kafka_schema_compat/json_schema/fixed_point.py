@@ -41,11 +41,11 @@ class Judge(Protocol):
     """A judge answers about other pairs while a pair is judged."""
 
     def accepts(self, writer: Place, reader: Place) -> bool:
-        """Whether everything that `writer` allows is allowed by `reader`, as far as is known yet."""
+        """Whether `reader` allows everything that `writer` allows, as far as known so far."""
         ...
 
     def same(self, one: Place, other: Place) -> bool:
-        """Whether both say the same, whatever names their definitions have."""
+        """Whether both have the same meaning, regardless of the names of their definitions."""
         ...
 
 
@@ -54,7 +54,7 @@ _Pair = tuple[Schema, Schema, bool]
 
 
 class Pairs:
-    """Pairs are judged with `compare`, and with `compare_same` where both must say the same."""
+    """Pairs are checked with `compare`, and with `compare_same` where both must have the same meaning."""
 
     def __init__(self, compare: Compare, compare_same: Compare) -> None:
         self._compare = {False: compare, True: compare_same}

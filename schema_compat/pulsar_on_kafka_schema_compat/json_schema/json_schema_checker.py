@@ -27,11 +27,11 @@ from pulsar_on_kafka_schema_compat.json_schema.fixed_point import Finding, Judge
 
 
 def matching_size(left_size: int, fits: Callable[[int], Iterator[int]]) -> int:
-    """How many on the left can get partners of their own on the right.
+    """The largest number of items on the left with partners of their own on the right.
 
     Args:
         left_size: the left side is 0 to `left_size`, exclusive.
-        fits: those on the right that one on the left may be paired with; asked no further than needed.
+        fits: the possible partners on the right of one on the left; consumed no further than needed.
     """
     partner: dict[int, int] = {}
     return sum(_augment(left, fits, partner) for left in range(left_size))

@@ -16,11 +16,11 @@ from pulsar_on_kafka_schema_compat.json_schema.fixed_point import Finding, Judge
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """A cover says what an object may hold under a name that it does not declare.
+    """The schemas for an undeclared name of an object.
 
     Args:
-        places: the schemas for it, all of which count; with none it may not be there, unless `is_open`.
-        is_open: anything may be there.
+        places: the schemas for it, all of which count; without any the name is forbidden, unless `is_open`.
+        is_open: any value is allowed.
     """
 
     places: tuple[Place, ...]
@@ -29,7 +29,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class ContentModel:
-    """A content model is what one side says of undeclared names: its patterns, and the rest of them."""
+    """The rules of one side for undeclared names: its patterns, and the rest of them."""
 
     keywords: ObjectKeywords
     rest: Place | None
@@ -48,7 +48,7 @@ class ContentModel:
         return cls(objects, objects.additional if objects.additional_given else objects.unevaluated)
 
     def cover(self, name: str) -> Cover:
-        """What holds for `name`, which is not declared; a pattern that may match it or not counts as both."""
+        """The cover of `name`, which is not declared; a pattern that may match it or not counts as both."""
         matched: list[Place] = []
         surely = False
         for pattern, place in self.keywords.patterns.values():
@@ -151,7 +151,7 @@ def _compare_patterns(old: ContentModel, new: ContentModel, judge: Judge) -> Ite
 
 
 def _matched_by(text: str, old: ContentModel, new: ContentModel) -> Iterator[Place]:
-    """What the writer allows under names that the reader's new pattern `text` may match."""
+    """The writer's schemas for names that the reader's new pattern `text` may match."""
     pattern, _ = new.keywords.patterns[text]
     for name, place in old.keywords.properties.items():
         if pattern.matches(name) is not False:
@@ -182,7 +182,8 @@ def _compare_rest(writer: Plain, reader: Plain, judge: Judge) -> Iterator[Findin
 
 
 def compare_rest(keyword: str, was: Place | None, now: Place, rule_keyword: str = "") -> Iterator[Finding | Within]:
-    """What is allowed besides what is listed, None for everything; rules are named after `rule_keyword`, if given."""
+    """Compares the rules for values that are not listed, None for everything; rules are named after `rule_keyword`, if
+    given."""
     step, rule = f"/{keyword}", screaming(rule_keyword or keyword)
     if was is not None and isinstance(was.schema, Never):
         return

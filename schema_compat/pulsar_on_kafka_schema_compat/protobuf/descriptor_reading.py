@@ -163,7 +163,7 @@ class DescriptorRecord:
         return DescriptorRecord(b"".join(self.blobs(number)), what)
 
     def features(self, options: int, number: int, outer: Features) -> Features:
-        """Those of `outer` with what field `number` of the options in field `options` overrides."""
+        """The features of `outer` with the overrides in field `number` of the options in field `options`."""
         if not self.has(options):
             return outer
         found = self.merged(options, f"the options of {self.what}").merged(number, f"the features of {self.what}")
@@ -177,7 +177,7 @@ class DescriptorSet:
     """The set holds the files that one file imports, itself included, and everything defined in them.
 
     Raises:
-        UnreadableSchema: from the constructor, where it says what is wrong.
+        UnreadableSchema: from the constructor; the message names the fault.
     """
 
     def __init__(self, data: bytes, root_file: str) -> None:
@@ -325,7 +325,7 @@ def _imported(data: bytes, root_file: str) -> list[DescriptorRecord]:
         if name in order:
             continue
         if name not in files:
-            raise UnreadableSchema(f"the file {name!r:.200}, wanted by {importer}, is not in the file descriptor set")
+            raise UnreadableSchema(f"the file {name!r:.200}, imported by {importer}, is not in the file descriptor set")
         order[name] = files[name].texts(3)
         waiting += [(imported, repr(name)[:200]) for imported in order[name]]
     _refuse_circles(order)

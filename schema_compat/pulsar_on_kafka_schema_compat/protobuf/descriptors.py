@@ -66,7 +66,7 @@ class Features:
     is_delimited: bool
 
     def overridden(self, given: Mapping[int, int]) -> Features:
-        """With the fields of a FeatureSet, by number, in their place."""
+        """The features with the fields of a FeatureSet, by number, in their place."""
         presence, enum_type, encoding = given.get(1), given.get(2), given.get(5)
         return replace(
             self,
@@ -80,7 +80,7 @@ _LEGACY_REQUIRED: Final = 3
 _CLOSED: Final = 2
 _DELIMITED: Final = 2
 PROTO2: Final = Features(is_required=False, is_enum_closed=True, is_delimited=False)
-# Also of the editions, until they say otherwise.
+# Also the default of the editions.
 PROTO3: Final = Features(is_required=False, is_enum_closed=False, is_delimited=False)
 
 

@@ -1,4 +1,4 @@
-"""The comparison says whether messages written with one descriptor can be read with another. Fields are compared by
+"""The comparison decides whether messages written with one descriptor can be read with another. Fields are compared by
 number (rules, section 6).
 """
 
@@ -22,7 +22,7 @@ _OF_MESSAGES: Final = frozenset({ProtobufKind.MESSAGE, ProtobufKind.GROUP})
 
 
 def root_differences(reader: ProtobufMessage, writer: ProtobufMessage) -> Iterator[Difference]:
-    """What a released Pulsar broker compares: the full names of the root messages."""
+    """The comparison of a released Pulsar broker: the full names of the root messages."""
     if reader.full_name != writer.full_name:
         message = f"the reader's root message is {reader.full_name}, the writer's {writer.full_name}"
         yield Difference(reader.name, "ROOT_MESSAGE_CHANGED", message)
@@ -78,7 +78,7 @@ class _Comparison:
     def _targets(
         self, writer: ProtobufMessage | ProtobufEnum, reader: ProtobufMessage | ProtobufEnum, path: str
     ) -> Iterator[Difference]:
-        """What the field is of; a message waits for its turn."""
+        """Compares the types of a field; a message is queued."""
         if (writer, reader) in self._met:
             return
         self._met.add((writer, reader))
@@ -136,7 +136,7 @@ def _oneof_conflicts(writer: ProtobufMessage, reader: ProtobufMessage, path: str
 
 
 def _oneof_members_removed(writer: ProtobufMessage, reader: ProtobufMessage, path: str) -> Iterator[Difference]:
-    """What was set in a oneof that is still there, and is gone: the reader takes the oneof for empty."""
+    """A member of a remaining oneof that was removed: the reader takes the oneof for empty."""
     still = _members(reader)
     kept = {field.number for members in still.values() for field in members}
     names = {reader.oneofs[index] for index in still}

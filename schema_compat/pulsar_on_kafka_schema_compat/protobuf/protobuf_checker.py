@@ -1,11 +1,10 @@
 """The checker of PROTOBUF_NATIVE schemas reads two messages and compares them.
 
-    {"fileDescriptorSet": base64 of a FileDescriptorSet with all imports,
-     "rootMessageTypeName": the full name of a message, nested ones included,
-     "rootFileDescriptorName": the file that defines it}
+    {"fileDescriptorSet": base64 of a FileDescriptorSet with all imports, "rootMessageTypeName": the full name of a
+    message, nested ones included, "rootFileDescriptorName": the file that defines it}
 
 Source: Pulsar's ProtobufNativeSchemaUtils. Differs from Pulsar: a released broker compares the roots' names alone, as
-`ROOT_ONLY` does; fields are compared here unless the new schema's properties ask for that.
+`ROOT_ONLY` does; fields are compared here unless the new schema's properties select that.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ ROOT_ONLY: Final = ProtobufNativeChecker(root_differences)
 
 
 def protobuf_native_checker(new: SchemaInfo) -> ProtobufNativeChecker:
-    """The checker that the new schema asks for with its property `protobuf.compatibility`."""
+    """The checker that the new schema selects with its property `protobuf.compatibility`."""
     return ROOT_ONLY if new.properties.get(COMPATIBILITY_PROPERTY) == _ROOT_ONLY else FIELD_AWARE
 
 
@@ -86,10 +85,10 @@ _NAMED: Final = 5
 def definition_of_set(data: bytes, root: str | None = None) -> bytes:
     """The definition with message `root` (its full name; None where the set has one message that is not in another).
 
-    Whether it can be used is for `check_readable` to say.
+    `check_readable` decides whether it can be used.
 
     Raises:
-        UnreadableSchema: no descriptor set, or no such message in it; the message names some that are.
+        UnreadableSchema: no descriptor set, or no such message in it; the error names some of its messages.
     """
     found: dict[str, str] = {}
     outermost: list[str] = []
@@ -99,7 +98,7 @@ def definition_of_set(data: bytes, root: str | None = None) -> bytes:
             outermost.append(name)
     if root is None:
         if len(outermost) != 1:
-            raise UnreadableSchema(f"which message is meant must be said: {_some(outermost)}")
+            raise UnreadableSchema(f"the message must be named: {_some(outermost)}")
         root = outermost[0]
     root = root.removeprefix(".")
     if root not in found:

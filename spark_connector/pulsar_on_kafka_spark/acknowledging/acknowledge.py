@@ -105,20 +105,20 @@ def acknowledge_entries(node: Node, options: StreamOptions, accepted: ByTopic) -
 
 
 MAX_SCANNED: Final = 100_000
-"""Of one partition, at a time: what is left is looked at when the next messages are acknowledged."""
+"""The limit of one partition, at a time: the rest is scanned with the next acknowledgement."""
 
 
 def markers_between(
     spark: SparkSession, options: ReadOptions, view: TopicView, named: Mapping[int, Entries]
 ) -> dict[int, BitMap64]:
-    """Markers below the last one of the named messages that nobody passed yet: they are acknowledged along.
+    """Unpassed markers below the last one of the named messages: they are acknowledged along.
 
-    A consumer passes markers, and what was aborted, as it comes by. Who acknowledges what a DataFrame names came by
-    nowhere: the cursor would stay before the first of them, the log could not be trimmed there, and where Kafka deletes
-    by itself, they would count as messages that were lost.
+    A consumer passes markers, and aborted messages, while it reads. An acknowledgement of a DataFrame's messages passes
+    nothing: the cursor would stay before the first marker, the log could not be trimmed there, and where Kafka deletes
+    by itself, markers would count as lost messages.
 
-    The lowest `MAX_SCANNED` records that are neither acknowledged nor named are looked at, by one job over their
-    headers; no job where there are none, or the topic has nothing but plain messages, and never had a transaction.
+    One job scans the headers of the lowest `MAX_SCANNED` records that are neither acknowledged nor named; no job runs
+    where there are none, or where the topic has only plain messages, and never had a transaction.
     """
     if view.plain and not view.marked:
         return {}

@@ -31,7 +31,7 @@ _WORD: Final = 64
 _VARINT: Final = "((?:[89A-F].)*[0-7].)"
 _MESSAGE_ID: Final = f"^08{_VARINT}10{_VARINT}(?:18{_VARINT})?(?:20{_VARINT}30{_VARINT})?(?:3A.*)?$"
 _LOW_DIGITS: Final = 14
-"""Of a varint's bytes: what one bigint holds."""
+"""The digits of a varint's bytes that one bigint holds."""
 
 Located = dict[str, dict[int, Entries]]
 """Entries by topic and partition, as in `batch_plan.ByTopic`; `batches` are bits of the messages that were named,
@@ -113,12 +113,10 @@ def _rows(messages: DataFrame, topics: list[Topic]) -> DataFrame:
             f"columns are {', '.join(messages.columns)}: expected __messageId, or __partition and __offset"
         )
     if len(topics) > 1:
-        raise NotReadable(
-            "__partition and __offset say nothing of the topic, and there are several: expected __messageId"
-        )
+        raise NotReadable("__partition and __offset do not name the topic, and there are several: expected __messageId")
     index: Column = F.lit(-1)
     if "__batchIndex" in messages.columns:
-        # How large a batch is only its message ids say.
+        # Only the message ids contain the size of a batch.
         index = F.when(messages["__batchIndex"].isNull(), -1).otherwise(
             F.raise_error(F.lit("messages of batch entries are found by __messageId"))
         )
@@ -191,7 +189,7 @@ def _bucket() -> Column:
 
 
 def _words(rows: DataFrame) -> DataFrame:
-    """Of each batch entry: how many of its messages were named, and, unless all were, which."""
+    """The number of named messages of each batch entry, and, unless all were, their bits."""
     words = (
         rows.where("index >= 0")
         .groupBy(

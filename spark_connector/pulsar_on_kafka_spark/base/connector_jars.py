@@ -1,6 +1,6 @@
-"""The installed pyspark says which version of Spark's Kafka source and Avro functions goes with it.
+"""The installed pyspark determines the version of Spark's Kafka source and Avro functions.
 
-Spark's modules call each other's insides, so a source goes with the minor version of Spark that it was built for.
+Spark's modules call each other's insides, so a source fits only the minor version of Spark that it was built for.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ CONNECTORS: Final = {
     "4.1": Connector("4.1.1", "3.9.1", "2.12.1"),
     "4.2": Connector("4.2.0", "3.9.2", "2.13.1"),
 }
-"""By minor version of pyspark: those of which source, Avro functions and token provider are all published where this
-project is tested."""
+"""Connectors by minor version of pyspark: those of which source, Avro functions and token provider are all published
+where this project is tested."""
 
 
 def connector_of(spark: str = pyspark.__version__) -> Connector:
-    """What goes with this version of pyspark.
+    """The connector for this version of pyspark.
 
     Raises:
-        SparkNotReady: nothing that could be had.
+        SparkNotReady: no connector is available.
     """
     found = CONNECTORS.get(".".join(spark.split(".")[:2]))
     if found is None:
@@ -51,7 +51,7 @@ def package(module: str) -> str:
 
 
 def packages() -> tuple[str, str]:
-    """What a session of one's own needs in `spark.jars.packages`. Raises as `connector_of`."""
+    """The entries for `spark.jars.packages` of a session. Raises the errors of `connector_of`."""
     return package("spark-sql-kafka-0-10"), package("spark-avro")
 
 

@@ -1,4 +1,4 @@
-"""An error says in one line what a read or a write refuses, and what was expected."""
+"""Errors of reads and writes: each message is one line, with the refusal and the expectation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Objects of Python stand in Spark's plans for those of its interfaces: py4j brings the calls here.
+"""Python objects implement Spark's interfaces in its plans: py4j forwards the calls.
 
-Spark makes its plans in the driver, so nothing of these reaches an executor. py4j asks Python also for what Java has
-defaults of; so every method of an interface is there. Written against the interfaces `org.apache.spark.sql.connector`
-of Spark 4.0 to 4.2.
+Spark makes its plans in the driver, so nothing of these reaches an executor. py4j calls Python also for methods with
+defaults in Java; so every method of an interface is implemented. Written against the interfaces
+`org.apache.spark.sql.connector` of Spark 4.0 to 4.2.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class DriverJvm:
         return getattr(getattr(package, f"{name}$"), "MODULE$")
 
     def options(self, given: Mapping[str, str]) -> Any:
-        """In one call to the JVM: a map of py4j's takes one for each of its members."""
+        """A map of options, in one call to the JVM: a map of py4j's takes one for each of its members."""
         return self.sql.util.CaseInsensitiveStringMap(self._texts.readValue(json.dumps(dict(given)), self._map))
 
     def literal(self, value: bytes, kind: str) -> Column:
@@ -134,7 +134,7 @@ class TableProxy(Proxy):
         return self._capabilities
 
     def id(self) -> None:
-        """It has none, nor has it a version."""
+        """The id; a table here has none, nor a version."""
 
     def version(self) -> None:
         """See `id`."""

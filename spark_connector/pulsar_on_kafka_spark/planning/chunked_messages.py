@@ -1,7 +1,7 @@
-"""Chunks of a partition make whole messages. Pure.
+"""Assembles chunks of a partition into whole messages. Pure.
 
-The rules are those of readers (`subscriptions.records.chunks`), fed with what headers say instead of records: a message
-is there when all its chunks are, each unacknowledged, and lies where the last one does.
+The rules are those of readers (`subscriptions.records.chunks`), applied to headers instead of records: a message exists
+when all its chunks do, each unacknowledged, and its place is that of the last one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CHUNKS: Final = 500_000
 
 
 Chunks = Mapping[int, ChunkInfo | None]
-"""By offset, what a chunk's header says; None where it cannot be read."""
+"""Chunk headers by offset; None for an unreadable one."""
 
 
 class WholeChunkedMessage(NamedTuple):
@@ -47,7 +47,7 @@ class ChunkedMessages:
         return bool(self.parts)
 
     def places(self, offsets: BitMap64) -> BitMap64:
-        """Of these records' offsets those of messages: each whole one lies where its last chunk does."""
+        """The places of messages among these records' offsets: each whole one lies at its last chunk."""
         return (offsets - self.parts) | (offsets & BitMap64(self.messages))
 
     def without_place(self) -> BitMap64:
@@ -56,7 +56,7 @@ class ChunkedMessages:
 
 
 def put_together(chunks: Iterable[tuple[int, ChunkInfo]]) -> ChunkedMessages:
-    """What chunks of one partition, by ascending offset and all that there are of it, are together."""
+    """The messages of chunks of one partition, by ascending offset and without gaps in the list."""
     assembly = ChunkAssembly()
     parts, messages = BitMap64(), {}
     given_up = BitMap64()
@@ -73,7 +73,7 @@ def put_together(chunks: Iterable[tuple[int, ChunkInfo]]) -> ChunkedMessages:
 
 
 def read_chunk(header: str) -> ChunkInfo | None:
-    """What a chunk's header says; None when it cannot be read, as consumers leave such a record out."""
+    """The decoded header of a chunk; None when it cannot be read: consumers skip such a record."""
     try:
         return decode_headers([(CHUNK, header.encode())]).chunk
     except CorruptRecord:
@@ -91,7 +91,7 @@ class KnownChunks:
         self._chunks: dict[int, ChunkInfo | None] = {}
 
     def unknown(self, offsets: BitMap64) -> BitMap64:
-        """Those that nobody looked at. Forgets what is known of others than `offsets`."""
+        """The offsets that were not examined. Forgets the results for others than `offsets`."""
         self._looked &= offsets
         self._chunks = {offset: info for offset, info in self._chunks.items() if offset in offsets}
         return offsets - self._looked

@@ -53,7 +53,7 @@ class ExcludedOffsets:
 
     blocks: dict[int, int] = field(default_factory=dict)
     batches: dict[int, BatchAckSet] = field(default_factory=dict)
-    """By offset, of batch entries that are not excluded as a whole, which of their messages are."""
+    """The excluded messages of batch entries that are not excluded as a whole, by offset."""
 
     def add(self, base: int, members: BitMap) -> None:
         """Exclude `base` plus each member, all of them below 2^32 - 65,536."""
@@ -83,7 +83,7 @@ class ExcludedOffsets:
         return bool(self.blocks or self.batches)
 
     def count_left(self, whole: Range) -> int:
-        """How many offsets of a range are not excluded."""
+        """The number of offsets of a range that are not excluded."""
         left = whole.length
         for block, bits in self.blocks.items():
             start = max(whole.start - (block << BLOCK_BITS), 0)
@@ -194,7 +194,7 @@ def _of_runs(data: bytes) -> int:
 
 
 def _of_members(members: Sequence[int]) -> int:
-    """From 0 to `BLOCK`, the end of its last run."""
+    """The bits from 0 to `BLOCK`, the end of its last run."""
     found = bytearray(_BITMAP_BYTES + 1)
     for member in members:
         found[member >> 3] |= 1 << (member & 7)
@@ -202,7 +202,7 @@ def _of_members(members: Sequence[int]) -> int:
 
 
 def members(bits: int) -> BitMap:
-    """Of one block's number."""
+    """The members in one block's number."""
     data = bits.to_bytes(_BITMAP_BYTES, "little")
     count = bits.bit_count()
     if count > _MAX_LISTED:
@@ -211,7 +211,7 @@ def members(bits: int) -> BitMap:
 
 
 def set_bits(data: bytes) -> list[int]:
-    """Which bits are 1, the lowest of the first byte being bit 0."""
+    """The indexes of the 1 bits, the lowest of the first byte being bit 0."""
     return [8 * at + bit for at, byte in enumerate(data) if byte for bit in _BITS[byte]]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 MAX_RANGES: Final = 8
-"""Of one partition: each costs a scan of its own."""
+"""The limit of one partition: each range costs a scan of its own."""
 WORTH_A_RANGE: Final = 10
 """A hole is left out when it is at least a tenth of what is fetched otherwise: a further range costs about 5 % of a
 whole read (measured)."""
@@ -57,8 +57,8 @@ def without_holes(whole: Range, holes: Sequence[Range], worth: int) -> list[Rang
 def split(
     ranges: Mapping[int, Sequence[Range]], at: Mapping[int, int]
 ) -> tuple[dict[int, list[Range]], dict[int, list[Range]]]:
-    """What of each partition lies below the offset that is named for it, and what at or above; a partition that is not
-    named lies below."""
+    """The parts of each partition below the offset that is given for it, and at or above; a partition without one lies
+    below."""
     below: dict[int, list[Range]] = {}
     above: dict[int, list[Range]] = {}
     for partition, found in ranges.items():
@@ -71,7 +71,8 @@ def split(
 
 
 def scans(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
-    """By partition, one range for each scan; as few scans as there can be. Partitions with nothing left are not in."""
+    """One range of each partition for each scan; as few scans as possible. Partitions with no ranges left are
+    omitted."""
     number = max(map(len, ranges.values()), default=0)
     return [{p: found[i] for p, found in ranges.items() if i < len(found)} for i in range(number)]
 

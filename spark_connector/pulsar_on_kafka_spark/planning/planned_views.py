@@ -52,7 +52,7 @@ def view_of(entries: Entries) -> PartitionView:
 
 
 def _members_of(base: int, bits: int) -> BitMap64:
-    """Of one block, without a step for each member."""
+    """The members of one block, without a step for each member."""
     if bits + 1 >> BLOCK:
         found = BitMap64()
         found.add_range(base, base + BLOCK)

@@ -27,7 +27,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class RequestedRange:
-    """A read asks for this of one partition; None: all there is on that side."""
+    """The requested range of one partition; None: no bound on that side."""
 
     begin: Edge | None = None
     end: Edge | None = None

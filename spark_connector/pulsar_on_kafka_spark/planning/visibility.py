@@ -1,9 +1,9 @@
-"""A snapshot, taken on the driver, says what a subscription's next consumer would get of a topic.
+"""A snapshot, taken on the driver, of the messages that a subscription's next consumer would get of a topic.
 
-In this order: where each partition ends; then what is on record of transactions, so that every record
-below that end is known; then what transactions hold on the subscription; then its cursors. So a message that a
-transaction both takes from here and puts there is never seen in both places; for this the first two are asked for of
-all topics of a read before the others of any.
+It reads in this order: the end of each partition; then the recorded transactions, so that every record below that end
+is known; then acknowledgements that transactions hold on the subscription; then its cursors. So a message that a
+transaction both acknowledges here and sends there is never seen in both places; for this the first two are read for all
+topics of a read before the others of any.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from pulsar_on_kafka_spark.planning.read_bounds import wanted
 
 SNAPSHOT_S: Final = 300.0
-"""For one topic."""
+"""The time-out for one topic."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A reader gets the records of `whole` of one partition that are not excluded, but for those of the transactions in
-    `unsealed` (which only headers tell). `lost`: how many messages that it would get Kafka has deleted. `chunked`:
-    messages in chunks by their last chunk's offset; all their chunks are excluded."""
+    """The records of `whole` of one partition that a reader gets: those that are not excluded, except records of the
+    transactions in `unsealed` (which only headers identify). `lost`: the number of messages that Kafka has deleted
+    before the reader got them. `chunked`: messages in chunks by their last chunk's offset; all their chunks are
+    excluded."""
 
     whole: Range
     excluded: ExcludedOffsets
@@ -57,9 +58,9 @@ class PartitionView:
     lost: int = 0
     chunked: Mapping[int, WholeChunkedMessage] = field(default_factory=dict)
     unsealed_from: int | None = None
-    """No record of `unsealed` lies below; None: nobody looked."""
+    """The lower bound of records of `unsealed`; None: not examined."""
     never: BitMap64 = field(default_factory=BitMap64)
-    """Of `whole`, those that are known to hold no message for anybody: of aborted transactions, and void records."""
+    """Offsets of `whole` that are known to hold no message: of aborted transactions, and void records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class TopicView:
     raw: bool = False
     """Some records may be as a client of Pulsar's batched or compressed them: see `ProducerClaims.raw`."""
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """By partition where it begins inside of a batch entry: its offset, and the first message's index."""
+    """The partitions that begin inside of a batch entry: its offset, and the first message's index."""
     ended: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """The same of its end, and the last message's index."""
 
@@ -121,7 +122,7 @@ class RequestedView(NamedTuple):
 
 
 class _Logs(NamedTuple):
-    """The logs of a topic begin and end here; after that was asked, this was on record of transactions there."""
+    """The beginnings and ends of a topic's logs, and the transactions that were recorded after they were read."""
 
     lows: Mapping[int, int]
     ends: Mapping[int, int]
@@ -129,8 +130,8 @@ class _Logs(NamedTuple):
 
 
 def view_named(node: Node, names: Sequence[TopicName], options: ReadOptions) -> list[TopicView]:
-    """`view_topics` of all that the options want of these topics. Raises as that and as `find_topic` and
-    `find_subscription`."""
+    """`view_topics` of the parts of these topics that the options select. Raises its errors and those of `find_topic`
+    and `find_subscription`."""
     found = []
     for name in names:
         topic, subscription = find_both(node, name, options.subscription, Deadline.after(SNAPSHOT_S))
@@ -144,9 +145,9 @@ def view_topics(node: Node, topics: Sequence[RequestedView], options: ReadOption
 
     Raises:
         InvalidReadOption: see `read_bounds.wanted`.
-        DataLoss: a message that would be given is gone from Kafka, and the options say to fail then.
+        DataLoss: a message that would be returned was deleted by Kafka, and the options require a failure then.
         NotReadable: a cursor lies behind its partition's end.
-        LayerError: something could not be read in time.
+        LayerError: a state could not be read in time.
     """
     logs = [_logs(node, each, Deadline.after(SNAPSHOT_S)) for each in topics]
     return [_view_topic(node, *pair, options, Deadline.after(SNAPSHOT_S)) for pair in zip(topics, logs, strict=True)]
@@ -252,8 +253,8 @@ def _view(
 def _tell_of_loss(
     topic: Topic, subscription: Subscription | None, views: Mapping[int, PartitionView], *, fail: bool
 ) -> None:
-    """What Kafka deleted is told apart from offsets that never were, or are no messages, only in that nobody has it as
-    acknowledged or aborted."""
+    """Detects messages that Kafka deleted: unlike offsets that never existed, or are no messages, they are neither
+    acknowledged nor aborted."""
     lost = {p: view.lost for p, view in views.items() if view.lost}
     if not lost:
         return
@@ -268,7 +269,7 @@ def _tell_of_loss(
 
 
 def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, BufferSnapshot]:
-    """What is on record of transactions. Nothing where no transaction ever wrote to this cluster."""
+    """The recorded transactions. Empty where no transaction ever wrote to this cluster."""
     if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
         return {}
     return node.transaction_views.buffers.ask(
@@ -279,8 +280,8 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
 
 
 class ProducerStatements(NamedTuple):
-    """Producers said whether every message is one plain record, and whether some records may be chunks, markers, or as
-    a client of Pulsar's batched or compressed them."""
+    """Producers' statements on a topic: whether every message is one plain record, and whether some records may be
+    chunks, markers, or batched or compressed by a Pulsar client."""
 
     plain: bool
     may_have_chunks: bool
@@ -289,7 +290,7 @@ class ProducerStatements(NamedTuple):
 
 
 def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> ProducerStatements:
-    """Asked for after the ends: whoever writes such says so first."""
+    """Read after the ends: a producer records such records before it writes them."""
     claims = node.producers.claims_of(str(topic.name.base), deadline)
     of_this_life = claims.topic_incarnation == topic.layout.incarnation
     return ProducerStatements(

@@ -1,6 +1,6 @@
-"""Spark finds where chunks lie by one job, and puts messages in chunks together inside the JVM.
+"""Spark finds the chunks by one job, and assembles messages in chunks inside the JVM.
 
-Only of topics that have it on record that somebody sent a message in chunks (`ProducerClaims.unchunked`).
+Only for topics with a record that a message in chunks was sent (`ProducerClaims.unchunked`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def look(
     known: Mapping[int, KnownChunks],
     offsets: Mapping[int, BitMap64],
 ) -> None:
-    """Find the chunks among these offsets that nobody looked at yet; one job reads their headers, if there are any.
+    """Finds the chunks among these offsets that were not examined yet; one job reads their headers, if there are any.
 
     Raises:
         NotReadable: see `check_count`.
@@ -161,7 +161,7 @@ def _column(name: str, others: Sequence[str]) -> Column:
 
 
 def _ranges(view: TopicView) -> dict[int, list[Range]]:
-    """What is fetched for chunks: without the largest stretches that have none."""
+    """The ranges to fetch for chunks: without the largest stretches that have none."""
     found = {}
     for partition, one in view.partitions.items():
         offsets = sorted(offset for message in one.chunked.values() for offset in message.offsets)

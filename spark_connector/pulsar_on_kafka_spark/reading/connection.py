@@ -24,10 +24,11 @@ BY_DEFAULT: Final = {
     "max.partition.fetch.bytes": str(4 * 1024 * 1024),
     "fetch.max.wait.ms": "10",
 }
-"""Of executors. After each poll Spark asks where the partition begins and ends, and throws away what else was fetched:
-with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. The answer waits behind
-the next fetch, which at the end of a log takes its longest time, by default half a second for each partition. Source:
-`InternalKafkaConsumer.fetch`. Memory: a task holds the records of one fetch, 4 MB before they are decompressed."""
+"""Defaults of executors. After each poll Spark requests the partition's beginning and end, and discards further fetched
+records: with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. The reply waits
+behind the next fetch, which at the end of a log takes its longest time, by default half a second for each partition.
+Source: `InternalKafkaConsumer.fetch`. Memory: a task holds the records of one fetch, 4 MB before they are
+decompressed."""
 
 
 KEPT_S: Final = 30.0
@@ -35,8 +36,7 @@ KEPT_S: Final = 30.0
 
 
 class _KeptNodes:
-    """Nodes that nobody uses just now are kept, each given back by a thread of its own when its time is over.
-    Thread-safe."""
+    """Unused nodes are kept for a while, each released by a thread of its own after that. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class _KeptNodes:
     def _give_back(self, node: Node) -> None:
         with self._lock:
             if self._timers.get(node) is not threading.current_thread():
-                return  # it was used again, and whoever did that gives this use back
+                return  # it was used again, and the later user releases this use
             del self._timers[node]
         release(node)
 
@@ -67,12 +67,12 @@ _kept: Final = _KeptNodes()
 
 @contextmanager
 def node_of(options: ReadOptions) -> Iterator[Node]:
-    """This process's node for the cluster. After a block that went well it stays for `KEPT_S`, so that a read that
-    follows asks for nothing that is known.
+    """This process's node for the cluster. After a successful block it stays for `KEPT_S`, so that a following read
+    does not request known state again.
 
     Raises:
-        NotReadable: no broker answers, or refuses what the driver asks.
-        InvalidReadOption: the service URL is none, or the driver's options set what is not theirs to set.
+        NotReadable: no broker replies, or one refuses the driver's request.
+        InvalidReadOption: the service URL is invalid, or the driver's options set a reserved one.
     """
     settings = driver_settings(options, InvalidReadOption)
     try:
@@ -100,14 +100,15 @@ def driver_settings(options: ReadOptions | WriteOptions, refusal: type[Exception
 
 
 def executor_options(options: ReadOptions) -> dict[str, str]:
-    """Of Spark's Kafka source. Raises as `kafka_options`."""
+    """Options of Spark's Kafka source. Raises the errors of `kafka_options`."""
     return kafka_options(options, BY_DEFAULT, InvalidReadOption)
 
 
 def kafka_options(
     options: ReadOptions | WriteOptions, by_default: Mapping[str, str], refusal: type[Exception]
 ) -> dict[str, str]:
-    """Of Spark's Kafka source or sink. Raises `refusal`: the URL asks for TLS, and nothing says how executors do it."""
+    """Options of Spark's Kafka source or sink. Raises `refusal`: the URL requires TLS, and no option configures it for
+    executors."""
     address = parse_service_url(options.service_url)
     kafka = {"bootstrap.servers": address.bootstrap, **by_default, **options.kafka}
     if address.tls and "security.protocol" not in kafka:

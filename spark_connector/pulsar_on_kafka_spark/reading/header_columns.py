@@ -1,8 +1,8 @@
-"""SQL over Spark's `headers` column says what a record's headers say (`mapping.records.record_headers`,
+"""SQL over Spark's `headers` column that decodes a record's headers (`mapping.records.record_headers`,
 `message_record`).
 
 System headers are looked up by `array_position`, which is compiled. Properties need lambdas, which Spark interprets row
-by row: they are for those who ask for properties. Of several headers of one name the last one counts.
+by row: only columns with properties use them. Of several headers of one name the last one counts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def publish_time(replicated: str, timestamp: str) -> str:
 
 
 def event_time(millis: str) -> str:
-    """Null where the sender said none, or 0."""
+    """The event time; null where the sender gave none, or 0."""
     return time(millis, first=1)
 
 
@@ -92,16 +92,16 @@ def schema_version() -> str:
 
 
 def properties() -> str:
-    """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1.
+    """The map of properties; empty without any. A value that is no UTF-8 is read as Latin-1.
 
-    Spark looks at each part of it a dozen times while it plans a read, whether anybody wants properties or not: nothing
-    is said twice that a lambda can name.
+    Spark examines each part of it a dozen times while it plans a read, even without properties: repeated parts are
+    named by a lambda.
     """
     pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
     named = f"transform(filter(headers, one -> {_is_theirs('one.key')}), one -> {pair})"
     is_last = "not array_contains(slice(found.key, i + 2, size(found)), one.key)"
     last = f"transform(array({named}), found -> filter(found, (one, i) -> {is_last}))[0]"
-    # Most records have nothing but what the SDK always says, which is told without a lambda.
+    # Most records have only the headers that the SDK always writes; they are recognised without a lambda.
     usual = " + ".join(
         f"int(array_contains(headers.key, {literal(name)}))" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME)
     )

@@ -1,13 +1,13 @@
-"""Spark's own Kafka source gives the records of a topic.
+"""Spark's own Kafka source reads the records of a topic.
 
 `spark.read.format("kafka")` is the first version of that source: it makes a Row of every record and takes it apart
-again, which costs most where there are headers. Its second version, which `spark.sql.sources.useV1SourceList` keeps
-batch reads from, writes Spark's own form at once. It is asked for by itself here, so that no setting of the session is
-changed: measured, it reads headers for less than the first version takes without them.
+again, which costs most where there are headers. Its second version, which `spark.sql.sources.useV1SourceList` excludes
+from batch reads, writes Spark's own form at once. It is instantiated directly here, so that no setting of the session
+is changed: measured, it reads headers for less than the first version takes without them.
 
-Neither version leaves out what nobody asks for. So the table that Spark is given is a proxy, which Spark's optimizer
-tells whether a query needs headers; then it gives the source with them, else the one without. A session of Spark
-Connect can only ask for the first version.
+Neither version omits unneeded columns. So the table that Spark gets is a proxy, which learns from Spark's optimizer
+whether a query needs headers; then it returns the source with them, otherwise the one without. A session of Spark
+Connect can only use the first version.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     """The messages of a snapshot, with the columns that the options name.
 
     Raises:
-        NotReadable: see `block_rows`; or the options say that no headers are needed, and some are.
+        NotReadable: see `block_rows`; or the options exclude headers, and some are needed.
         SparkNotReady: batch entries need spark-avro.
     """
     rich = _is_more_than_plain(view)
@@ -155,8 +155,8 @@ def _is_more_than_plain(view: TopicView) -> str | None:
 
 
 def _plain_records(spark: SparkSession, options: ReadOptions, view: TopicView, *, headers: bool) -> DataFrame:
-    """Records that are messages each, but for what is excluded. Of aborted transactions of which a record may still
-    have come only headers tell: these are read from where the first one may lie, if nobody wants them anyway."""
+    """Records that are one message each, without the excluded ones. Late records of aborted transactions can only be
+    recognised by headers: these are read from the lower bound of such records, if they are not read anyway."""
     ranges = _ranges(view)
     unsealed = {p: one for p, one in view.partitions.items() if one.unsealed}
     if headers or not unsealed:
@@ -199,7 +199,7 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
 
 
 def _ranges(view: TopicView) -> dict[int, list[Range]]:
-    """What is fetched of each partition: without the largest holes, which need no blocks then."""
+    """The ranges to fetch of each partition: without the largest holes, which need no blocks then."""
     total = sum(one.whole.length for one in view.partitions.values())
     worth = max(_MAY_BE_WORTH, total // WORTH_A_RANGE)
     found = {}
@@ -268,7 +268,7 @@ def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
 
 
 def _whole(value: str, *, put_together: bool) -> str:
-    """The value, unless it is a chunk that nobody put together."""
+    """The value, unless it is a chunk that was not assembled."""
     alone = f"{said.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else said.has(CHUNK)
     refused = (
         "raise_error(concat('the record at partition ', `partition`, ', offset ', `offset`, "

@@ -27,10 +27,10 @@ from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas, together, t
 
 
 def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
-    """The messages that a subscription's next consumer would get, or (without a subscription) all that may be read.
+    """The messages that a subscription's next consumer would get, or (without a subscription) all readable ones.
 
-    The DataFrame is of one moment: that of this call. It disturbs nobody, acknowledges nothing, and may be used as
-    often as one likes, while Kafka keeps the records. Options: docs/spark.md.
+    The DataFrame shows the moment of this call. It acknowledges nothing, affects no consumer, and may be used any
+    number of times, while Kafka keeps the records. Options: docs/spark.md.
 
     Raises:
         InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark.base.errors`.
@@ -75,7 +75,7 @@ def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
 
 
 def schemas_of(node: Node, options: ReadOptions, views: Sequence[TopicView]) -> list[TopicSchemas]:
-    """How the values of each topic are read. After `take_views`: see `topic_schemas`."""
+    """The schemas for the values of each topic. After `take_views`: see `topic_schemas`."""
     deadline = Deadline.after(SNAPSHOT_S)
     found = [topic_schemas(node.schemas, view.topic.name, options.schema, deadline) for view in views]
     return together(found, allowed=options.allow_different_topic_schemas)

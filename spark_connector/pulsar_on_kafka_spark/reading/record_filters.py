@@ -1,4 +1,4 @@
-"""Filters say which records of a snapshot are given, as SQL that Spark compiles."""
+"""Filters select the records of a snapshot, as SQL that Spark compiles."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pulsar_on_kafka_spark.planning.visibility import TopicView
 from pulsar_on_kafka_spark.reading import header_columns as said
 
 ACKED: Final = "__acked"
-"""Of a batch entry, the words of bits of its messages that are acknowledged; null: none is."""
+"""The words of bits of a batch entry's acknowledged messages; null: none is."""
 
 _ROW: Final = "__block bigint, __first int, __words array<bigint>, __entries array<int>, __sets array<array<bigint>>"
 _IN_PLAN: Final = "array<array<struct<words: array<bigint>, entries: array<int>, sets: array<array<bigint>>>>>"
-"""By partition, and by block from the first one that any partition has; null where there is nothing."""
+"""The plan by partition, and by block from the first one that any partition has; null without a block."""
 _MAX_IN_PLAN: Final = 128
 """Blocks: with more Spark warns that each task is handed 1 MiB, and a read of so many messages takes long beside what a
 join costs it once."""
@@ -89,7 +89,7 @@ def bit(word: str, number: str) -> str:
 
 
 def without_markers(records: DataFrame) -> DataFrame:
-    """Of records without headers those that are no markers of transactions, by their key (see
+    """Records without headers that are no markers of transactions, by their key (see
     `mapping.records.transaction_headers`)."""
     return records.where(f"`value` is not null or `key` is null or `key` != X'{MARKER_KEY.hex()}'")
 
@@ -112,7 +112,7 @@ def without_transactions(records: DataFrame, view: TopicView) -> DataFrame:
 
 
 def of_transactions(transactions: Collection[TxnId]) -> str:
-    """Whether a record is of one of these. Never null."""
+    """Whether a record belongs to one of these transactions. Never null."""
     names = ", ".join(sorted(text(txn.to_bytes().decode()) for txn in transactions))
     return f"coalesce({said.text(TXN)} in ({names}), false)"
 
@@ -120,9 +120,10 @@ def of_transactions(transactions: Collection[TxnId]) -> str:
 def inside_bounds(
     messages: DataFrame, begun: Mapping[int, tuple[int, int]], ended: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
-    """Messages without those of batch entries that lie before the first, or behind the last one that is wanted.
+    """Messages without those of batch entries before the first, or behind the last requested one.
 
-    By partition: offset of the entry, and index of its first (last) message."""
+    `begun` and `ended`: by partition, the offset of the entry, and the index of its first (last) message.
+    """
     for partition, (offset, first) in begun.items():
         messages = messages.where(_is_not_at(partition, offset, f"__index < {first}"))
     for partition, (offset, last) in ended.items():

@@ -1,10 +1,10 @@
-"""SQL over Kafka's partition and offset says where a record lies: message ids and names of partitions.
+"""SQL over Kafka's partition and offset for the place of a record: message ids and names of partitions.
 
 The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of as few binaries as can be, since that is
 what costs most: of a partition's ledger; of an entry's lowest byte; of the rest of the entry, and the partition. Each
 is looked up in a table that is a literal. Where no table can be that large a varint is taken byte by byte, with an
-empty one for each byte that the number does not need: few branches, little code (what becomes too long the JVM does
-not compile), and each part is evaluated once. (Casting a number to binary would be shorter, and is not allowed in ANSI
+empty one for each byte that the number does not need: few branches, little code (what becomes too long the JVM does not
+compile), and each part is evaluated once. (Casting a number to binary would be shorter, and is not allowed in ANSI
 mode, which is Spark 4's default.)
 
 All of it is text: an expression costs the driver one parsing, not one call to the JVM for each of its parts.
@@ -30,7 +30,8 @@ _FIRST_CHUNK_TAG: Final = 0x3A
 _GROUP: Final = 7
 _INT_GROUPS: Final = 5
 _LENGTH_GROUPS: Final = 1
-"""Of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its tag."""
+"""The groups of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its
+tag."""
 _LEDGER_GROUPS: Final = 9
 _OF_ONE_BYTE: Final = 1 << _GROUP
 _LOW_GROUPS: Final = RANGE_BITS // _GROUP
@@ -67,7 +68,7 @@ def message_id_in_batch(entry_id: str, batch_index: str, size_field: str) -> str
 
 
 def batch_size_field(batch_size: str) -> str:
-    """What ids of messages in a batch say of the batch's size."""
+    """The field with the batch's size in ids of messages in a batch."""
     return _field(_BATCH_SIZE_TAG, batch_size)
 
 
@@ -122,8 +123,8 @@ def _entry_and_partition(topic: Topic, partition: str, entry: str, last: int) ->
 
 
 def _low_groups(last: int, partitions: int) -> int:
-    """How many of the lowest groups of numbers up to `last` are bytes by themselves, so that a table has what is left
-    of each number, for each partition. All of them are below the partition in a ledger id."""
+    """The number of the lowest groups of numbers up to `last` that are bytes by themselves, so that a table has the
+    rest of each number, for each partition. All of them are below the partition in a ledger id."""
     low = 0
     while (rest := last >> _GROUP * low) and (rest + 1) * partitions > _MAX_LISTED and low < _LOW_GROUPS:
         low += 1
@@ -158,7 +159,7 @@ def _varint(number: str, groups: int) -> list[str]:
         shifted = f"shiftright({number}, {_GROUP * group})" if group else number
         bits = f"cast({shifted} & 127 as int)"
         more = f"{number} >= {1 << _GROUP * (group + 1)}L"
-        # substring counts from 1; the highest bit of a byte says that another one follows
+        # substring counts from 1; the highest bit of a byte announces another one
         at = f"1 + {bits}" if group == groups - 1 else f"if({more}, 129, 1) + {bits}"
         length = f"if({number} >= {1 << _GROUP * group}L, 1, 0)" if group else "1"
         found.append(f"substring({_BYTES}, {at}, {length})")

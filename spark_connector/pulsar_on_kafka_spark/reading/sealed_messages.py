@@ -1,10 +1,10 @@
-"""Encrypted messages are opened inside the JVM with data keys that the driver unwraps, or treated as the options say
-for when that cannot be done. Source: `subscriptions.records.sealed`, which does the same for consumers.
+"""Decrypts messages inside the JVM with data keys that the driver unwraps, or applies the option for undecryptable
+ones. Source: `subscriptions.records.decryption`, which does the same for consumers.
 
 A record's header is everything that does not change with a data key, then the record's own parameter (see
-`mapping.records.encryption_header`): so the driver asks Spark for the different beginnings, opens each with the private
-key, and gives Spark the data keys in a broadcast join. AES-GCM is `try_aes_decrypt`, whose form is vector, ciphertext
-and tag.
+`mapping.records.encryption_header`): so the driver requests the different beginnings from Spark, unwraps each with the
+private key, and gives Spark the data keys in a broadcast join. AES-GCM is `try_aes_decrypt`, whose form is vector,
+ciphertext and tag.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pulsar_on_kafka_spark.reading import header_columns as said
 SEALED: Final = "__sealed"
 """The value is encrypted, and was not opened."""
 MAX_DATA_KEYS: Final = 10_000
-"""Of one read; a producer makes one every four hours."""
+"""The limit of one read; a producer creates one every four hours."""
 
 _PARAM: Final = 12
 _BEFORE_PARAM: Final = b"\x7a\x0c"
@@ -37,7 +37,7 @@ _BEFORE_PARAM: Final = b"\x7a\x0c"
 _TAIL: Final = len(_BEFORE_PARAM) + _PARAM
 
 DataKeys = Mapping[bytes, bytes]
-"""By a header's beginning."""
+"""Data keys by a header's beginning."""
 
 
 def data_keys(records: Sequence[DataFrame], reader: CryptoKeyReader | None) -> DataKeys:

@@ -24,7 +24,7 @@ _DDL = "entries BIGINT"
 
 
 def control_frame(spark: SparkSession, planner: TopicPlanner) -> DataFrame:
-    """A streaming DataFrame without rows that has a micro-batch whenever the planner says so."""
+    """A streaming DataFrame without rows that has a micro-batch whenever the planner requires one."""
     java = driver_jvm(spark)
     schema = java.sql.types.StructType.fromDDL(_DDL)
     table = _Table(java, planner, schema)
@@ -38,7 +38,7 @@ def control_frame(spark: SparkSession, planner: TopicPlanner) -> DataFrame:
 
 
 def count_rows(spark: SparkSession, rows: int) -> None:
-    """Have the progress of the micro-batch under way say that it read so many rows. Within `foreachBatch` only."""
+    """Sets the row count in the progress of the micro-batch under way. Within `foreachBatch` only."""
     query: Any = spark.streams.get(spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "")
     if query is None:
         return
@@ -116,7 +116,7 @@ class _Stream(_Planned):
         return None if newest is None else self._offset(newest)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Any limit but "all", which `Trigger.Once` asks for by itself; which one it is the planner knows."""
+        """Any limit except "all", which `Trigger.Once` requests by itself; the planner knows the actual one."""
         return self._java.sql.connector.read.streaming.ReadLimit.maxRows(2**62)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -127,7 +127,7 @@ class _Stream(_Planned):
         return self._java.none_of("read.InputPartition")
 
     def createReaderFactory(self) -> Any:  # noqa: N802
-        """One of Spark's own, which nobody uses: there are no partitions."""
+        """One of Spark's own factories, which is never used: there are no partitions."""
         sources = self._java.sql.execution.streaming.sources
         return self._java.single(sources, "RatePerMicroBatchStreamReaderFactory")
 

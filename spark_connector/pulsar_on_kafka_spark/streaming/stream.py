@@ -1,9 +1,9 @@
-"""`stream_pulsar` gives a subscription's messages in micro-batches, which are acknowledged when they were dealt with.
+"""`stream_pulsar` delivers a subscription's messages in micro-batches, which are acknowledged after processing.
 
-A batch in steps, each of which may be the last one before a crash: Spark writes its offsets ahead; what it delivers is
-written into the checkpoint (`plan`); `fn` runs; what it refused is written (`outcome`); the rest is acknowledged; Spark
-notes that the batch is done. A batch that is run again after a crash delivers what its plan says, and `fn` does not run
-again once the outcome is written.
+A batch in steps, each of which may be the last one before a crash: Spark writes its offsets ahead; the delivered
+messages are written into the checkpoint (`plan`); `fn` runs; the refused ones are written (`outcome`); the rest is
+acknowledged; Spark records that the batch is done. A batch that is repeated after a crash delivers the messages of its
+plan, and `fn` does not run again once the outcome is written.
 """
 
 from __future__ import annotations
@@ -69,22 +69,23 @@ def stream_pulsar(spark: SparkSession, **options: Any) -> PulsarStream:
 
 
 class BatchContext:
-    """The context hears what `fn` has to tell of the batch that it was given."""
+    """The context receives `fn`'s refusals of its batch."""
 
     def __init__(self) -> None:
         self.refused: list[DataFrame | list[Any]] = []
 
     def negative_acknowledge(self, messages: DataFrame | Iterable[Any]) -> None:
-        """These are not acknowledged, and come again in a later batch, `negativeAckRedeliveryDelayMs` from now at the
-        earliest: rows of the batch's DataFrame (with `__messageId`, or `__partition` and `__offset`), or message ids.
+        """Refuses messages: they are not acknowledged, and are redelivered in a later batch,
+        `negativeAckRedeliveryDelayMs` from now at the earliest. `messages`: rows of the batch's DataFrame (with
+        `__messageId`, or `__partition` and `__offset`), or message ids.
 
-        Evaluated when `fn` has returned; what is not of this batch is passed over.
+        Evaluated when `fn` has returned; messages of other batches are ignored.
         """
         self.refused.append(messages if isinstance(messages, DataFrame) else list(messages))
 
 
 class PulsarStream:
-    """A stream was asked for; `foreach_batch` starts it."""
+    """A requested stream; `foreach_batch` starts it."""
 
     def __init__(self, spark: SparkSession, options: dict[str, Any]) -> None:
         self._spark = spark
@@ -127,7 +128,7 @@ class PulsarStream:
         with ExitStack() as stack:
             node = stack.enter_context(node_of(self._options.read))
             planner = TopicPlanner(node, self._options, partial(look, self._spark, self._options.read))
-            planner.first()  # what is wrong with the topic or the subscription is said here
+            planner.first()  # errors of the topic or the subscription are raised here
             batches = _Batches(self._spark, node, planner, self._options, CheckpointFiles(self._spark, checkpoint), fn)
             writer = control_frame(self._spark, planner).writeStream.foreachBatch(batches.run)
             writer = writer.option("checkpointLocation", checkpoint)
@@ -172,20 +173,20 @@ class _Batches:
         if self._options.acknowledge:
             self._check_incarnations(plan)
             self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
-            if decided is None:  # else it was refused in a former run, and comes again in this one
+            if decided is None:  # otherwise it was refused in a former run, and is redelivered in this one
                 self._planner.keep_back(spread(refused, plan.delivered))
         self._planner.delivered += plan.entries()
         count_rows(self._spark, plan.entries())
 
     def _plan(self, batch_id: int) -> BatchPlan:
-        """What was written of this batch when it ran first, or, then, what it is to be."""
+        """The plan that was written when the batch ran first, or, at its first run, its new plan."""
         if self._planner.under_way is None:
             raise NotReadable(f"batch {batch_id} was not planned")
         start, end = self._planner.under_way
         content = self._files.read(_plan_name(batch_id))
         if content is not None:
             plan = decode_plan(content, _plan_name(batch_id))
-            # Of the first batch Spark keeps no start: it asks for one at each start, and the cursor has moved on.
+            # Spark keeps no start of the first batch: it requests one at each start, and the cursor has moved on.
             if plan.end != end or (plan.start != start and batch_id > 0):
                 raise NotReadable(
                     f"the checkpoint's plan of batch {batch_id} is of {plan.start} to {plan.end}, and Spark runs it "
@@ -201,19 +202,19 @@ class _Batches:
         return plan
 
     def _pending_before(self, batch_id: int) -> Pending:
-        """What the batch before left so."""
+        """The pending chunks of the previous batch."""
         if self._planned is not None and self._planned[0] == batch_id - 1:
             return self._planned[1].pending
         before = self._files.read(_plan_name(batch_id - 1))
         return {} if before is None else decode_plan(before, _plan_name(batch_id - 1)).pending
 
     def _decided(self, batch_id: int) -> ByTopic | None:
-        """What `fn` refused of the batch when it dealt with it in a former run; None if it did not."""
+        """The refusals of `fn` in a former run of the batch; None without one."""
         content = self._files.read(_outcome_name(batch_id))
         return None if content is None else decode_outcome(content, _outcome_name(batch_id))
 
     def _outcome(self, batch_id: int, plan: BatchPlan) -> ByTopic:
-        """Have `fn` deal with the batch; what it refused."""
+        """Runs `fn` on the batch; returns its refusals."""
         context = BatchContext()
         messages = self.frame(plan)
         try:
@@ -242,7 +243,9 @@ class _Batches:
         if not context.refused:
             return {}
         if not self._options.acknowledge:
-            raise InvalidReadOption("fn refused messages, and this stream acknowledges none: they would not come again")
+            raise InvalidReadOption(
+                "fn refused messages, and this stream acknowledges none: they would not be redelivered"
+            )
         deadline = Deadline.after(SNAPSHOT_S)
         topics = [find_topic(self._node, TopicName.parse(name), deadline) for name in plan.delivered]
         named = [
@@ -267,7 +270,7 @@ class _Batches:
         return reduce(DataFrame.unionByName, frames)
 
     def _may_be_raw(self, topic: Topic) -> bool:
-        """Of a batch that was planned before the stream was started."""
+        """Whether a batch that was planned before the stream was started may contain raw records."""
         told = self._options.read.pulsar_entries
         return said_by_producers(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if told is None else told
 
@@ -356,7 +359,7 @@ class CheckpointFiles:
         return [str(status.getPath().getName()) for status in listed]
 
     def remove(self, name: str) -> None:
-        """One that is not there is no error."""
+        """Removes a name; a missing one is no error."""
         self._files.delete(self._path(name))
 
     def _path(self, name: str) -> Any:

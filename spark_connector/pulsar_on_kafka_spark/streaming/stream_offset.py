@@ -61,5 +61,5 @@ def parse_offset(text: str) -> StreamOffset:
         return _OFFSETS.decode(text.encode())
     except (MappingError, UnicodeEncodeError) as error:
         raise NotReadable(
-            f"what the checkpoint's offset log says, {text!r:.200}, is none of this stream's: {error}"
+            f"the entry of the checkpoint's offset log, {text!r:.200}, is not of this stream: {error}"
         ) from error

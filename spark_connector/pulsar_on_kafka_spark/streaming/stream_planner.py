@@ -1,8 +1,9 @@
-"""The planner says where a stream's micro-batches end, and which entries each delivers.
+"""The planner decides the ends of a stream's micro-batches, and the entries of each.
 
-A stream goes along the partitions as Kafka's source does, up to the max read position: what an open transaction holds
-up comes when that ends. Beside it there is what lies below and is not acknowledged: what `fn` refused, what was given
-back by a transaction that took it, and everything behind a seek. The subscription's cursor is the record of that.
+A stream proceeds along the partitions as Kafka's source does, up to the max read position: messages behind an open
+transaction follow when that ends. It also delivers unacknowledged messages below its position: those that `fn` refused,
+those that an aborted transaction had acknowledged, and everything behind a seek. The subscription's cursor records
+them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _Place = TypeVar("_Place", bound=Hashable)
 
 
 def share_out(available: Mapping[_Place, int], most: int | None) -> dict[_Place, int]:
-    """Of so many offsets in each place, how many to take: `most` together (None: all), each place in proportion, and
-    one at least of every place while that is possible. Source: KafkaMicroBatchStream.rateLimit.
+    """Divides a limit among places: from the available offsets of each, `most` together (None: all), in proportion,
+    with at least one of every place while that is possible. Source: KafkaMicroBatchStream.rateLimit.
     """
     total = sum(available.values())
     if most is None or total <= most:
@@ -53,7 +54,8 @@ def share_out(available: Mapping[_Place, int], most: int | None) -> dict[_Place,
 
 
 def entries_within(most_bytes: int, sample: Mapping[int, int]) -> int:
-    """How many records of the sizes in `sample` (bytes by how many) fit; one at least, so that a stream goes on."""
+    """The number of records of the sizes in `sample` (bytes by count) that fit; one at least, so that a stream
+    proceeds."""
     count = sum(sample.values())
     size = sum(size * number for size, number in sample.items())
     return max(1, most_bytes if not size else most_bytes * count // size)
@@ -62,7 +64,7 @@ def entries_within(most_bytes: int, sample: Mapping[int, int]) -> int:
 _log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S: Final = 0.2
-"""After nothing was found; Spark asks every 10 ms."""
+"""The poll interval without new messages; Spark polls every 10 ms."""
 _SAMPLE: Final = 100
 """Records in each of three places of a partition."""
 
@@ -76,7 +78,8 @@ _NO_CHUNKS: Final = ChunkedMessages()
 
 
 class _Quiet(NamedTuple):
-    """At `start` there was nothing more, while the logs' ends and the cursors were as `signs` says."""
+    """A state without new messages: at `start` there were none, while the logs' ends and the cursors were as in
+    `signs`."""
 
     start: str
     signs: object
@@ -96,7 +99,7 @@ class TopicPlanner:
         self._look = look
         self._chunks: dict[Place, KnownChunks] = {}
         self._incomplete: dict[Place, BitMap64] = {}
-        """Chunks that were met and are of no complete message: nothing that comes again by itself."""
+        """Chunks of no complete message so far: they are not redelivered by themselves."""
         self._options = options
         self._topics = StreamTopics(node, options.read)
         subscription = options.read.subscription
@@ -106,11 +109,11 @@ class TopicPlanner:
         self._fixed: dict[Place, int] | None = None
         self._quiet: _Quiet | None = None
         self._kept_back: list[tuple[float, Place, BitMap64]] = []
-        """What was refused, and when it may come again."""
+        """Refused messages, and their redelivery times."""
         self._newest: StreamOffset | None = None
         self._progress: dict[str, str] = {}
         self.forms: dict[str, tuple[bool, bool]] = {}
-        """Of the topics of the batch that was planned last, whether all messages are plain, and whether some may be raw
+        """For the topics of the last planned batch: whether all messages are plain, and whether some may be raw
         (`TopicView`)."""
         self.when_stopped: ExitStack | None = None
         self.refused = 0
@@ -118,13 +121,13 @@ class TopicPlanner:
         self.delivered = 0
 
     def first(self) -> str:
-        """Where a stream without a checkpoint begins."""
+        """The beginning of a stream without a checkpoint."""
         views = self._topics.look(None)
         ends = {name: {p: view.whole.start for p, view in found.partitions.items()} for name, found in views.items()}
         return StreamOffset({name: TopicPlace(life_of(views[name]), ends[name]) for name in views}).json()
 
     def next_end(self, start: str, *, limited: bool) -> str:
-        """Where the batch that begins at `start` ends: `start` itself when there is nothing. `limited`: within the rate
+        """The end of the batch that begins at `start`: `start` itself without messages. `limited`: within the rate
         limits."""
         signs = self._still_quiet(start)
         if signs is None:
@@ -157,15 +160,15 @@ class TopicPlanner:
         self.under_way = start, end
 
     def fix_end(self) -> None:
-        """From now on nothing counts that is not readable now (`availableNow`)."""
+        """Fixes the end: later messages do not count (`availableNow`)."""
         self._fixed = {place: view.whole.end for place, view in _partitions(self._topics.look(None))}
 
     def newest(self) -> str | None:
-        """What could be read when that was last looked at."""
+        """The end of the readable messages at the last look."""
         return None if self._newest is None else self._newest.json()
 
     def progress(self) -> dict[str, str]:
-        """For `sources[0].metrics` of the query's progress."""
+        """Metrics for `sources[0].metrics` of the query's progress."""
         return {**self._progress, "delivered": str(self.delivered), "refused": str(self.refused)}
 
     def stop(self) -> None:
@@ -175,10 +178,10 @@ class TopicPlanner:
             held.close()
 
     def plan(self, start: str, end: str, pending: Pending) -> BatchPlan:
-        """What the batch between these offsets delivers, by what is known now.
+        """The plan of the batch between these offsets, by the present state.
 
         Args:
-            pending: what the batch before left so.
+            pending: the pending chunks of the previous batch.
 
         Raises:
             NotReadable, DataLoss: see `spark.base.errors`.
@@ -244,7 +247,7 @@ class TopicPlanner:
         return found
 
     def keep_back(self, refused: ByTopic) -> None:
-        """These were refused: they come again when their time is over, or with the next start."""
+        """Holds refused messages back: they are redelivered after the delay, or with the next start."""
         due = monotonic() + self._options.refused_again_s
         for name, partitions in refused.items():
             for partition, entries in partitions.items():
@@ -253,7 +256,7 @@ class TopicPlanner:
                 self._kept_back.append((due, (name, partition), offsets))
 
     def _left_behind(self, views: Mapping[str, TopicView], begun: StreamOffset) -> dict[Place, BitMap64]:
-        """What lies below the stream's position and is to come again."""
+        """The messages below the stream's position that are to be redelivered."""
         if not self._options.acknowledge:
             return {}
         now = monotonic()
@@ -274,7 +277,7 @@ class TopicPlanner:
         return found
 
     def _still_quiet(self, start: str) -> object | None:
-        """None while there is nothing more for all that can be told cheaply; else what a snapshot is about to see."""
+        """None while, by cheap checks, there are no new messages; otherwise the signs for the next snapshot."""
         quiet, now = self._quiet, monotonic()
         known = quiet is not None and quiet.start == start and now < quiet.snapshot_s
         if known and quiet is not None and now < quiet.look_s:
@@ -299,7 +302,7 @@ class TopicPlanner:
         return by_bytes if most is None else min(most, by_bytes)
 
     def _sizes(self, views: Mapping[str, TopicView], begun: StreamOffset) -> Counter[int]:
-        """Of some records of what is to be read: at its beginning, in its middle and at its end."""
+        """The sizes of some records to be read: at the beginning, in the middle and at the end."""
         sizes: Counter[int] = Counter()
         for (name, partition), view in _partitions(views):
             start = max(view.whole.start, begun.ends(name).get(partition, view.whole.start))
@@ -330,7 +333,7 @@ def _partitions(views: Mapping[str, TopicView]) -> Iterator[tuple[Place, Partiti
 
 
 def _passed(views: Mapping[str, TopicView], ended: StreamOffset) -> dict[str, dict[int, Entries]]:
-    """What is known to hold no message, up to the end of a batch."""
+    """Offsets that are known to hold no message, up to the end of a batch."""
     found: dict[str, dict[int, Entries]] = {}
     for (name, partition), view in _partitions(views):
         never = view.never & Range(view.whole.start, ended.ends(name).get(partition, 0)).offsets()

@@ -27,7 +27,7 @@ _SAVE_S: Final = 20.0
 
 
 class _Kept(NamedTuple):
-    """Snapshots are kept with what `signs` said before they were taken."""
+    """Snapshots are kept with the `signs` from before they were taken."""
 
     signs: object
     views: dict[str, TopicView]
@@ -35,7 +35,7 @@ class _Kept(NamedTuple):
 
 
 class StreamTopics:
-    """One thread asks for the topics. Memory: the last snapshot."""
+    """Snapshots of the topics, for one thread. Memory: the last snapshot."""
 
     def __init__(self, node: Node, options: ReadOptions) -> None:
         self._node = node
@@ -43,13 +43,14 @@ class StreamTopics:
         self._kept: _Kept | None = None
 
     def look(self, begun: StreamOffset | None, signs: object | None = None) -> dict[str, TopicView]:
-        """A snapshot of every topic, which is the one that the stream began with, and has lost nothing since.
+        """A snapshot of every topic, after a check that the topic is the one at the stream's beginning, without losses
+        since.
 
-        The last one serves again while `signs` says the same as before it was taken, for `SNAPSHOT_REFRESH_INTERVAL_S`
-        at most.
+        The last one is reused while `signs` is the same as before it was taken, for `SNAPSHOT_REFRESH_INTERVAL_S` at
+        most.
 
         Args:
-            signs: what `signs` says now; None: it is asked.
+            signs: the present `signs`; None: they are read.
         """
         signs = self.signs() if signs is None else signs
         kept = self._kept
@@ -75,7 +76,7 @@ class StreamTopics:
             if view.subscription is None and found.whole.start > upto and self._options.fail_on_data_loss:
                 raise DataLoss(
                     f"{view.topic.name}, partition {partition}: the stream stands at offset {upto}, and Kafka has "
-                    f"nothing below {found.whole.start} any more; failOnDataLoss=false goes on there"
+                    f"nothing below {found.whole.start} any more; failOnDataLoss=false continues there"
                 )
             if found.whole.end < upto and self._log_end(view, partition) < upto:
                 raise DataLoss(
@@ -107,8 +108,8 @@ class StreamTopics:
             _log.warning("subscription=%s its live consumers did not save: %s", subscription.name, failure)
 
     def signs(self) -> object:
-        """Where the logs begin and end, what was committed of the cursors, and how much is on record of transactions:
-        what a snapshot says does not change while these stay the same."""
+        """The logs' beginnings and ends, the cursors' commits, and the number of recorded transactions: a snapshot does
+        not change while these stay the same."""
         found: list[Any] = []
         for name in self._options.topics:
             deadline = Deadline.after(SNAPSHOT_S)
@@ -127,7 +128,8 @@ class StreamTopics:
         return found
 
     def _records_of(self, state: StateTopic, topic: Topic, deadline: Deadline) -> int:
-        """Where the partition of a state topic ends that has what is on record of a topic; 0 where nobody made it."""
+        """The end of the state topic's partition with the records of a topic; 0 where the state topic does not
+        exist."""
         if not self._node.has_state_topic(state, deadline):
             return 0
         return self._node.log.end_offset(state, state.partition_for(str(topic.name)), deadline)

@@ -1,7 +1,7 @@
-"""Key/value schemas are SQL: columns `key` and `value`, each by its own schema.
+"""Key/value schemas as SQL: columns `key` and `value`, each by its own schema.
 
 Inline, both are in the payload behind their lengths (4 bytes, big-endian, -1 for None); separated, the key is the
-record's key. Which of the two it is the version says that a message was written with. See `schema.key_value`.
+record's key. The schema version of a message decides which of the two it is. See `schema.key_value`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KeyValueCodec(ValueCodec):
         return [codec.value(parsed.getField(part)).alias(part) for part, codec in self._codecs.items()]
 
     def _parts(self, payload: Column, version: Column | None) -> Column:
-        """Payloads of key and value, and whether they could not be told apart."""
+        """Payloads of key and value, and whether they could not be separated."""
         apart = F.struct(self._record_key.alias("key"), payload.alias("value"), F.lit(False).alias("broken"))
         own, other = (apart, _inline(payload)) if self._separated else (_inline(payload), apart)
         if not self._otherwise or version is None:

@@ -94,7 +94,7 @@ def plain_payload(kind: SchemaType, value: Column) -> Column:
 
 
 def plain_spark_type(kind: SchemaType) -> DataType:
-    """What `PlainCodec` gives and `plain_payload` takes for one of the `PLAIN_TYPES`."""
+    """The Spark type of `PlainCodec` and `plain_payload` for one of the `PLAIN_TYPES`."""
     return _TYPES[_FORMS[kind].spark_type]
 
 

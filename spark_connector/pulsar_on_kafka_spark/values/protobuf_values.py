@@ -70,5 +70,5 @@ def _require_functions() -> None:
     if not has_protobuf_functions():
         raise SparkNotReady(
             f"Spark's Protobuf functions are not on the session's class path: add {package('spark-protobuf')} to "
-            "spark.jars.packages before the session is made, or ask for the payloads as they are (schema='bytes')"
+            "spark.jars.packages before the session is made, or request unchanged payloads (schema='bytes')"
         )

@@ -1,4 +1,4 @@
-"""A topic has the schemas that its messages were written with, and one to read them by. Asked on the driver."""
+"""A topic has the schemas of its messages, and one to read them by. Read on the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES: Final = "bytes"
 AS_BYTES: Final = SchemaInfo(SchemaType.BYTES, b"", "BYTES")
 _WITHOUT_SCHEMA: Final = frozenset({SchemaType.BYTES, SchemaType.NONE})
 _SAME_PAYLOADS: Final = frozenset({(SchemaType.PROTOBUF, SchemaType.PROTOBUF_NATIVE)})
-"""(The topic's, the reader's): a PROTOBUF schema tells no field's number; its messages are Protobuf's all the same."""
+"""(The topic's, the reader's): a PROTOBUF schema has no field numbers; its messages are Protobuf's all the same."""
 _BY_VERSION: Final = frozenset({SchemaType.AVRO, SchemaType.KEY_VALUE})
 
 
@@ -36,14 +36,14 @@ class TopicSchemas:
 
 
 def topic_schemas(registry: SchemaRegistry, topic: TopicName, read_as: ReadAs, deadline: Deadline) -> TopicSchemas:
-    """What is to be known to read a topic. To be asked after the offsets to read up to: whatever version a message
-    below them names is registered by then.
+    """The schemas for reading a topic. Call it after the end offsets were read: the schema version of every message
+    below them is registered by then.
 
     A topic without schemas is read as bytes.
 
     Raises:
-        InvalidReadOption: `read_as` is none; or of another type than the topic's schema.
-        NotReadable: there is no such version.
+        InvalidReadOption: `read_as` is invalid; or of another type than the topic's schema.
+        NotReadable: the version does not exist.
         LayerError: the registry cannot be read.
     """
     name = str(topic.base)

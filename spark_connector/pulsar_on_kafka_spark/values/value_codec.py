@@ -1,5 +1,5 @@
-"""A codec says what the values of one schema are as SQL: how a payload is parsed, how a failure is told, which columns
-there are.
+"""A codec expresses the values of one schema as SQL: the parsing of a payload, the detection of a failure, and the
+columns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ VALUE: Final = "value"
 class ValueCodec(ABC):
     """A codec gives expressions that run in the JVM, row by row without Python.
 
-    `parse` is costly, and its result is needed more than once: whoever uses a codec first gives that result a column of
-    its own (`value_decoding`), which Spark then does not merge into the expressions over it.
+    `parse` is costly, and its result is needed more than once: users of a codec first give that result a column of its
+    own (`value_decoding`), which Spark then does not merge into the expressions over it.
     """
 
     by_version: bool = False
@@ -25,7 +25,7 @@ class ValueCodec(ABC):
 
     @abstractmethod
     def parse(self, payload: Column, version: Column | None) -> Column:
-        """What is in a payload (binary); what cannot be read is made null somehow, and never raises.
+        """The content of a payload (binary); an unreadable one becomes null, and never raises.
 
         Args:
             version: the number of the record's schema version, null for a message without one; None where `by_version`

@@ -119,10 +119,10 @@ class RawColumns:
 
 
 def codec_of(schemas: TopicSchemas, record_key: Column) -> ValueCodec:
-    """How a topic's messages are read.
+    """The codec of a topic's messages.
 
     Raises:
-        NotReadable: its schema cannot be read here; `schema="bytes"` gives the payloads as they are.
+        NotReadable: its schema cannot be read here; `schema="bytes"` returns the payloads unchanged.
     """
     try:
         return _codec(schemas.reader, schemas.writers, record_key)
@@ -151,7 +151,7 @@ def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], reco
         return KeyValueCodec(reader, writers, record_key, lambda own, theirs: _codec(own, theirs, record_key))
     if kind is SchemaType.PROTOBUF:
         raise ValueError(
-            "it tells no numbers of fields; give schema=ProtobufNativeSchema(...).schema_info() of the same message"
+            "it has no field numbers; give schema=ProtobufNativeSchema(...).schema_info() of the same message"
         )
     raise ValueError(f"values of type {kind.name} are not read by Spark")
 
@@ -206,12 +206,12 @@ def _check_case(messages: DataFrame, schemas: TopicSchemas) -> None:
 
 
 def needs_version(schemas: TopicSchemas) -> bool:
-    """Whether decoding looks at the schema version in a record's headers. Raises as `codec_of`."""
+    """Whether decoding uses the schema version in a record's headers. Raises the errors of `codec_of`."""
     return codec_of(schemas, F.lit(None)).by_version
 
 
 def needs_key(schemas: TopicSchemas) -> bool:
-    """Whether decoding looks at a record's key."""
+    """Whether decoding uses a record's key."""
     return schemas.reader.type is SchemaType.KEY_VALUE
 
 

@@ -92,9 +92,9 @@ def _plain(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colu
     if info.type not in PLAIN_TYPES and info.type not in _TEXT_OR_BYTES:
         raise InvalidWriteOption(f"values of type {info.type.name} are not written by Spark")
     if info.type in (SchemaType.BYTES, SchemaType.NONE) and found.typeName() not in ("binary", "string"):
-        raise InvalidWriteOption(f"column {name} is {found.simpleString()}, bytes are wanted (binary or string)")
+        raise InvalidWriteOption(f"column {name} is {found.simpleString()}, expected bytes (binary or string)")
     if info.type is SchemaType.STRING and found.typeName() != "string":
-        raise InvalidWriteOption(f"column {name} is {found.simpleString()}, text is wanted")
+        raise InvalidWriteOption(f"column {name} is {found.simpleString()}, expected text")
     if info.type in PLAIN_TYPES:
         wanted = plain_spark_type(info.type)
         column = _fitted(column, found, wanted, name)

@@ -1,6 +1,6 @@
-"""A type of Spark's is widened to another one where no value can be lost, as Spark's own upcasts are.
+"""Widens a Spark type to another one where no value can be lost, as Spark's own upcasts do.
 
-Source: `org.apache.spark.sql.types.UpCastRule`, which only the driver's JVM can be asked for. Whether parts may be null
+Source: `org.apache.spark.sql.types.UpCastRule`, which is available only in the driver's JVM. The nullability of parts
 does not count here.
 """
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, AtomicType, DataType, DecimalType, MapT
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double")
 """Each is wider than those before it."""
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-"""How many digits each may have."""
+"""The largest number of digits of each type."""
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 

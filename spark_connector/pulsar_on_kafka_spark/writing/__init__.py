@@ -1,1 +1,1 @@
-"""Rows become records that Spark's Kafka sink writes, in a transaction where one is asked for."""
+"""Rows become records that Spark's Kafka sink writes, in a transaction where one is requested."""

@@ -1,12 +1,12 @@
-"""A journal says which micro-batches of a stream were written: one small topic for each stream that says so, in the
-same transactions.
+"""A journal records the written micro-batches of a stream: one small topic for each stream, written in the same
+transactions.
 
 The first record of a batch's transaction is one in the journal: `{"stream": id, "batch": number}`. So the batch counts
-as written exactly when its messages are visible, and no transaction of a batch can ever be committed whose record does
-not stand there. Two drivers may believe that the same stream is theirs (one was paused, and taken for dead). Log order
-decides: whoever has appended its record reads those before it and ends their transactions, if they are open still. So
-of two for the same batch the later one finds the earlier one committed, and leaves the batch, or has it aborted, and
-the earlier one's commit is refused.
+as written exactly when its messages are visible, and no transaction of a batch can ever be committed without its record
+there. Two drivers may both run the same stream (one was paused, and taken for dead). Log order decides: after appending
+its record, a driver reads those before it and ends their transactions, if they are still open. So of two for the same
+batch the later one finds the earlier one committed, and skips the batch, or aborts it, and the earlier one's commit is
+refused.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class BatchJournal:
         return self._last_written(stream, self._end(deadline), deadline)
 
     def enter(self, txn: ClientTransaction, batch: MicroBatch, deadline: Deadline) -> int | None:
-        """Note the batch in its transaction, before anything else is written in it, and end all others: where it
-        stands; None when the batch was written before, and the transaction is to be aborted.
+        """Records the batch in its transaction, before anything else is written in it, and ends all others. Returns the
+        offset of the record; None when the batch was written before, and the transaction is to be aborted.
 
         Raises:
-            LayerError: it cannot be said; the transaction is to be aborted.
+            LayerError: the outcome is unknown; the transaction is to be aborted.
         """
         txn.register_partition(str(self.name.base), 0, deadline)
         value = json.dumps({"stream": batch.stream, "batch": batch.number}).encode()

@@ -33,11 +33,11 @@ from pulsar_on_kafka_spark.values.value_encoding import Encoded
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _NOW_MS: Final = "cast(reflect('java.lang.System', 'currentTimeMillis') as bigint)"
-"""At the moment of each row: Spark's own functions give one time for the whole query."""
+"""The time of each row: Spark's own functions give one time for the whole query."""
 
 
 class MessageColumns:
-    """These columns of `rows` say what there is to say of a message."""
+    """The columns of `rows` with the data of a message."""
 
     def __init__(self, rows: DataFrame, options: WriteOptions) -> None:
         """Raises InvalidWriteOption: a column is not there, or has a type that cannot be."""
@@ -107,16 +107,16 @@ def sink_columns(
     txn: tuple[TxnId, int] | None,
     keyless: str = "",
 ) -> DataFrame:
-    """What Spark's Kafka sink takes.
+    """The input of Spark's Kafka sink.
 
     Args:
-        partitions: how many may be written to. Every row says which of them is its own: Kafka's partitioner chooses
-            among all that Kafka has, also those that were added meanwhile, or that are none of the topic's.
-        fixed_partition: where all messages go; None: where keys say, and without a key runs of rows go to one after the
-            other, from one that chance takes.
+        partitions: the number of partitions to write to. Every row names its own: Kafka's partitioner chooses among all
+            that Kafka has, also those that were added meanwhile, or that do not belong to the topic.
+        fixed_partition: the partition of all messages; None: by key, and without a key runs of rows go to one after the
+            other, from a random one.
         producer: name and epoch.
-        txn: the transaction, and the Unix time in ms from which on no row may be given to Kafka any more.
-        keyless: why a row without a partition key fails the job; '' where it does not.
+        txn: the transaction, and the Unix time in ms from which on no row may be handed to Kafka.
+        keyless: the reason why a row without a partition key fails the job; '' where it does not.
     """
     partition_key = encoded.key if encoded.key is not None else columns.partition_key()
     if fixed_partition is not None:

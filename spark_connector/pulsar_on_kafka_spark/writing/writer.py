@@ -44,7 +44,7 @@ class JobAttempts:
 
     def __init__(self, spark: SparkSession) -> None:
         """Raises InvalidWriteOption: the session runs tasks twice as it likes; SparkNotReady: it is one of Connect."""
-        require_classic(spark, "what a transactional write did is asked of the scheduler, in the driver's JVM")
+        require_classic(spark, "the result of a transactional write comes from the scheduler, in the driver's JVM")
         untyped: Any = spark
         self._context = untyped.sparkContext
         if str(self._context.getConf().get("spark.speculation", "false")).lower() == "true":
@@ -64,7 +64,7 @@ class JobAttempts:
             self._context.removeJobTag(self._tag)
 
     def doubt(self) -> str:
-        """Why it cannot be said that each of the job's tasks ran once; '' where it can. After a job that succeeded."""
+        """The reason for doubt that each of the job's tasks ran once; '' without one. After a job that succeeded."""
         found = list(self._scheduler.statusTracker().getJobIdsForTag(self._tag))
         if not found:
             return "Spark knows nothing of the job"
@@ -75,7 +75,7 @@ class JobAttempts:
             return str(store.job(job).status()) == "SUCCEEDED"
 
         if not wait_until(succeeded, Deadline.after(_PATIENCE_S)):
-            return f"Spark says of job {job} that it is {store.job(job).status()}"
+            return f"Spark reports job {job} as {store.job(job).status()}"
         stages = store.job(job).stageIds()
         if stages.size() == 0:
             return ""  # nothing was there to write
@@ -85,7 +85,7 @@ class JobAttempts:
             return str(store.lastStageAttempt(number).status()) == "COMPLETE"
 
         if not wait_until(complete, Deadline.after(_PATIENCE_S)):
-            return f"Spark says of stage {number} that it is {store.lastStageAttempt(number).status()}"
+            return f"Spark reports stage {number} as {store.lastStageAttempt(number).status()}"
         stage = store.lastStageAttempt(number)
         if self._dropped_events() != self._dropped:
             return "Spark dropped events of its scheduler"
@@ -132,12 +132,12 @@ def write_pulsar(rows: DataFrame, **options: Any) -> None:
 
 
 def pulsar_batches(**options: Any) -> Callable[[DataFrame, int], None]:
-    """What to give to `DataStreamWriter.foreachBatch`: writes every micro-batch as `write_pulsar` does.
+    """The function for `DataStreamWriter.foreachBatch`: writes every micro-batch as `write_pulsar` does.
 
     With `transaction` and `queryName` each micro-batch is written once, also when Spark runs it again after a crash.
 
     Raises:
-        InvalidWriteOption: as `write_pulsar`, as far as it can be said without a row.
+        InvalidWriteOption: see `write_pulsar`, as far as it can be checked without a row.
     """
     query = options.pop("queryName", None) or options.pop("query_name", None)
     parse_write_options({**options, "queryName": query, "batchId": None if query is None else 0})
@@ -217,7 +217,7 @@ class _Write:
             )
 
     def _more_than_plain(self, info: SchemaInfo | None) -> bool:
-        """Whether there may be messages for which those who read the topic need headers."""
+        """Whether the topic may contain messages whose readers need headers."""
         columns = self._columns
         if columns.deliver_at is not None or columns.ordering_key is not None:
             return True
@@ -256,7 +256,8 @@ class _Write:
 
 
 class _InTransactions:
-    """This runs the job in a transaction, and again in another one while it cannot be said that its tasks ran once."""
+    """Runs the job in a transaction, and again in another one while it is not certain that each of its tasks ran
+    once."""
 
     def __init__(
         self,

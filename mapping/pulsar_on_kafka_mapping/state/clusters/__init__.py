@@ -1,1 +1,1 @@
-"""Clusters' values say which clusters know one another, where a tenant is, and how far copies of it are."""
+"""Clusters' values: known clusters, the place of a tenant, and the progress of copies."""

@@ -26,11 +26,10 @@ class ClusterListener:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """Another cluster is reached by its address: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's
-    options.
+    """The address of another cluster: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
 
-    `service_url` is for everybody whom none of `listeners` is for. What was written before there were any has none.
-    `instance`: whose state it is there that this cluster's services use; '' is the one without a name.
+    `service_url` is for clients without a matching one of `listeners`. Records of earlier versions have no listeners.
+    `instance`: the instance there that this cluster's services use; '' is the one without a name.
     """
 
     service_url: str

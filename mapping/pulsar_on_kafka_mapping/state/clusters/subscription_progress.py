@@ -1,14 +1,10 @@
-"""Values of the `subscription_progress` state topic say which messages a subscription has done with, by where they
-began.
+"""Values of the `subscription_progress` state topic list the acknowledged messages of a subscription, by their origin.
 
-    head    = format | life: two varints | count varint, (origin, acknowledgements)*
-              | count varint, (origin, deliveries)*: only where there are any
-    origin  = length varint | name of the cluster, UTF-8 | incarnation of the topic there, varint
-    acknowledgements
-            = below varint | here: count varint, (block varint, holes)*
-              | apart: count varint, (block varint, count varint, (save varint, number varint, offset varint)*)*
-    segment = format | block varint | holes
-    holes, deliveries: see cursor_state and deliveries
+    head = format | life: two varints | count varint, (origin, acknowledgements)* | count varint, (origin, deliveries)*:
+    only where there are any origin = length varint | name of the cluster, UTF-8 | incarnation of the topic there,
+    varint acknowledgements = below varint | here: count varint, (block varint, holes)* | apart: count varint, (block
+    varint, count varint, (save varint, number varint, offset varint)*)* segment = format | block varint | holes holes,
+    deliveries: see cursor_state and deliveries
 
 Positions are Kafka offsets in the origin, the cluster that a message was first published in; a block is `BLOCK` of
 them, and holes count from its beginning. Decision: mapping/decisions/0021.
@@ -28,17 +24,17 @@ BLOCK: Final = 1 << 18
 """Offsets in a block: a bitmap of 32 KiB at most."""
 
 SAYS: Final = "says"
-"""In a key: what the cluster that it names says of its own side of the subscription."""
+"""In a key: the report of the named cluster about its own side of the subscription."""
 KNOWS: Final = "knows"
-"""In a key: what the cluster that it names has been told, and what was taken over from it."""
+"""In a key: the progress that was reported to the named cluster, and applied from it."""
 DELIVERED: Final = "delivered"
-"""In a key: what the cluster that it names says of deliveries of what it has not acknowledged."""
+"""In a key: the report of the named cluster about deliveries of unacknowledged messages."""
 BEGINS: Final = "begins"
-"""In a key: what lies below the subscription's beginning in the cluster that it names; part of what it says, and
-acknowledged by nobody. Written before what it says; of the same life."""
+"""In a key: the range below the subscription's beginning in the named cluster; part of its report, without
+acknowledgements. Written before the report; of the same incarnation."""
 LEFT: Final = "left"
-"""In a key: the subscription was deleted here, or is replicated no more, and what the cluster that it names says does
-not make it anew. Its head has no acknowledgements; its `life` is the one there that is not heard."""
+"""In a key: the subscription was deleted here, or is no longer replicated, and reports of the named cluster do not
+recreate it. Its head has no acknowledgements; its `life` is the ignored one there."""
 SNAPSHOTS: Final = "snapshots"
 """In a key: version 0.2.0 replicated the subscription by snapshots. The cluster that wrote its head removes it, and the
 others ignore it (mapping/decisions/0023)."""
@@ -61,8 +57,8 @@ class SegmentPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SavedAcks:
-    """A head says of one origin: everything `below` this offset, and by block what lies above. `here` has the blocks
-    that fit into the head, `apart` where the others lie, in parts that make a union."""
+    """The acknowledgements of one origin in a head: everything `below` this offset, and by block those above. `here`
+    has the blocks that fit into the head, `apart` the places of the others, in parts that form a union."""
 
     below: int = 0
     here: Mapping[int, Holes] = field(default_factory=dict)
@@ -71,10 +67,10 @@ class SavedAcks:
 
 @dataclass(frozen=True, slots=True)
 class ProgressHead:
-    """A head holds all that one writer says of one partition of one subscription.
+    """A head holds the whole report of one writer on one partition of one subscription.
 
     `life`: the incarnations of topic and subscription in the cluster whose topic that is. `deliveries`: counts and
-    put-off times, in offsets of the origin.
+    delay times, in offsets of the origin.
     """
 
     life: tuple[int, int]

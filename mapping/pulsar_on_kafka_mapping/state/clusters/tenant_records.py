@@ -1,13 +1,13 @@
-"""Values of the `tenants` state topic say which cluster has a tenant, and how far its migration or its import is.
+"""Values of the `tenants` state topic: the cluster of a tenant, and the progress of its migration or its import.
 
-    TenantKey     {"v":1,"tenant":"acme","cluster":"west","state":"SWITCHING","epoch":4,"target":"east"}
-    MigrationKey  {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
-                   "started_ms":1700000000000,"problem":""}
-    ImportKey     {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
-                   "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
+    TenantKey {"v":1,"tenant":"acme","cluster":"west","state":"SWITCHING","epoch":4,"target":"east"} MigrationKey
+    {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
+    "started_ms":1700000000000,"problem":""} ImportKey
+    {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
+    "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
 
-What is done of a step of a migration or an import is not on record: each step compares both clusters and does what is
-left. Decisions: mapping/decisions/0019, 0020, 0022.
+The progress within a step of a migration or an import is not recorded: each step compares both clusters and does the
+rest. Decisions: mapping/decisions/0019, 0020, 0022.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, Int64, json_record
 
 EVERY_OTHER_TENANT: Final = "*"
-"""In the place of a tenant: where those are that have no record of their own. No tenant is named so."""
+"""The key of the default place, for tenants without a record of their own. No tenant has this name."""
 
 
 class TenantState(str, Enum):
-    """A tenant is ACTIVE, SWITCHING or REMOVED. SWITCHING: nobody may produce or consume until the tenant is ACTIVE on
-    one cluster again. REMOVED: as if the record had never been written, but for its epoch."""
+    """A tenant is ACTIVE, SWITCHING or REMOVED. SWITCHING: no program may produce or consume until the tenant is ACTIVE
+    on one cluster again. REMOVED: as if the record had never been written, except for its epoch."""
 
     ACTIVE = "ACTIVE"
     SWITCHING = "SWITCHING"
@@ -34,8 +34,8 @@ class TenantState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
-    """A tenant is on a cluster. `target` is where it goes while it is SWITCHING, and "" else; `epoch` counts the
-    changes from 1, so that whoever knows one can ask for a later one."""
+    """The cluster of a tenant. `target` is its destination while it is SWITCHING, and "" otherwise; `epoch` counts the
+    changes from 1, so that clients can request a later one than the known one."""
 
     tenant: str
     cluster: str
@@ -45,7 +45,7 @@ class TenantRecord:
 
 
 class MigrationStep(str, Enum):
-    """The step is what is being done, or (READY, SWITCHED, DONE, ROLLED_BACK) what may be asked for next."""
+    """The step under way, or (READY, SWITCHED, DONE, ROLLED_BACK) the legal next request."""
 
     METADATA = "METADATA"
     REPLICATING = "REPLICATING"
@@ -84,9 +84,8 @@ class ImportStep(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """A tenant's import has come to `step`. `origin` is what copies say they were copied from. `run` counts the workers
-    that ever began, of which the latest counts. `problem` is what the last worker could not do, "" when nothing went
-    wrong."""
+    """The record of a tenant's import, at `step`. `origin` is the origin in the copies. `run` counts the workers that
+    ever began, of which the latest counts. `problem` is the last worker's failure, "" without one."""
 
     tenant: str
     origin: str

@@ -1,8 +1,8 @@
 """A format number stands in front of every value of a state topic: the first byte, or the member `v` of JSON.
 
 Within a format, fields are added (JSON: a reader ignores those that it does not know, at every depth) and never change
-their meaning. What a reader must not ignore is a new format: it stops (`NewerFormat`), instead of acting on half of
-what was said. Of a format that was never written, or that is not read any more, the value is corrupt.
+their meaning. A change that a reader must not ignore needs a new format: the reader stops (`NewerFormat`), instead of
+acting on half of the content. A value of an unknown or no longer supported format is corrupt.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A JSON record is an object with a format number `v`, whose other members are the fields of a frozen dataclass.
 
     {"v":1,"tenant":"acme","cluster":"west","state":"ACTIVE","epoch":3,"target":""}
-    {"v":1,"op":"UPDATE","by":3,"status":"COMMITTING"}          a tag says of which of several kinds it is
+    {"v":1,"op":"UPDATE","by":3,"status":"COMMITTING"} a tag names one of several kinds
 
-People read them with Kafka's own tools, hence JSON. The types of the fields say what is read: an unknown member is
+JSON, because people read them with Kafka's own tools. The types of the fields decide the reading: an unknown member is
 ignored at every depth, one whose field has a default may be missing, and any other missing or mistyped one is corrupt.
 """
 
@@ -21,7 +21,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A number, an offset or a Unix time in ms: 0 to 2^63 - 1."""
 FromMinusOne: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What others gave is kept."""
+"""A foreign number is kept unchanged."""
 
 _BRIEF: Final = 200
 
@@ -69,7 +69,7 @@ class JsonRecords(Generic[T]):
         self._limit_bytes = limit_bytes
 
     def encode(self, value: T, **more: object) -> bytes:
-        """With `more` members before its own."""
+        """Encodes with `more` members before its own."""
         head: dict[str, object] = {"v": self._version, **more}
         if self._tag:
             head[self._tag] = self._words[type(value)]

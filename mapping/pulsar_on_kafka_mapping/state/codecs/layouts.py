@@ -205,7 +205,7 @@ def if_any(part: Layout[T], nothing: T) -> Layout[T]:
             return nothing
         value = part.read(reader)
         if value == nothing:
-            raise CorruptRecord(f"{reader.what} has an end that says nothing")
+            raise CorruptRecord(f"{reader.what} has meaningless bytes at its end")
         return value
 
     return Layout(write, read, 0)

@@ -1,1 +1,1 @@
-"""Cursors' values say what a subscription has acknowledged, what processes ask of its owner and what they lease."""
+"""Cursors' values: acknowledgements of a subscription, requests to its owner, and leases."""

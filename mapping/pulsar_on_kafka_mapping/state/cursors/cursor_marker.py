@@ -56,16 +56,16 @@ class MarkerRef:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """A summary tells what is known of a ledger's acknowledged entries without reading its segments.
+    """The summary of a ledger's acknowledged entries, available without reading its segments.
 
     Attributes:
-        acked: how many entries are acknowledged.
+        acked: the number of acknowledged entries.
         lowest: the first of them (entry id; 0 when there is none).
         highest: the last of them.
-        leading: how many entries from 0 on are acknowledged.
-        runs: how many ranges they make.
+        leading: the number of acknowledged entries from 0 on.
+        runs: the number of their ranges.
         batches: batch entries of which some messages are acknowledged.
-        size_bytes: of the segments' records.
+        size_bytes: the size of the segments' records.
     """
 
     acked: int

@@ -1,4 +1,4 @@
-"""Processes ask a cursor's owner, and it answers, by values of the `deliveries` state topic. JSON objects.
+"""Requests of processes to a cursor's owner, and its replies: values of the `deliveries` state topic. JSON objects.
 
     {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
     {"v":1,"ask":"acknowledge","id":"1b4f0e9851971998","life":["<topic id>",17,42],"ledgers":"<base64>"}
@@ -6,12 +6,11 @@
     {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":"","reason":""}
     {"v":1,"told":"5c3a1d20aa17be01","member":"<client id>","consumers":[{"name":"a","permits":12, ...}]}
 
-    ledgers = count varint | (ledger index varint, holes: see cursor_state)*
-    ack     = what a transaction acknowledges: see pending_acks
+    ledgers = count varint | (ledger index varint, holes: see cursor_state)* ack = the acknowledgement of a transaction:
+    see pending_acks
 
 A value that is no JSON object, or one with none of `ask`, `answer` and `told`, is of another kind and not for these
-functions.
-The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.
+functions. The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ class CloseConsumers:
 
 @dataclass(frozen=True, slots=True)
 class TellConsumers:
-    """Every process tells of its consumers (`ConsumersTold`), and whoever owns the partition, who holds the entry at
-    the offset; -1: of none."""
+    """Requests a report of its consumers (`ConsumersTold`) from every process, and, from the owner of the partition,
+    the holder of the entry at the offset; -1: of no entry."""
 
     partition: Int64 = -1
     offset: Int64 = -1
@@ -127,7 +126,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CursorTransactionRequest:
-    """A transaction is to hold this acknowledgement. `again`: it was asked before, so it may be held already."""
+    """Requests that a transaction holds this acknowledgement. `again`: the request was sent before, so it may be held
+    already."""
 
     id: bytes
     life: CursorLife
@@ -144,16 +144,16 @@ class CursorReply:
     result: int = 0
     refused: str = ""
     reason: str = ""
-    """What kind of refusal it is, where there are several."""
+    """The kind of the refusal, where there are several."""
 
 
 class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A process tells this of one of its consumers.
+    """A process's report on one of its consumers.
 
-    `permits` is how many messages its inbox takes now, `unacked` how many it has in its hands (Shared, Key_Shared),
-    `delivered` how many it got in all, `rate` how many a second lately. `lease_age_s`: since it was leased a message of
-    another process's partition last; -1 when it never was. `traffic` is told by gateways. `metadata` are the consumer's
-    properties; None where those of the process's consumers take more room than is told.
+    `permits` is the room in its inbox, `unacked` its number of unacknowledged messages (Shared, Key_Shared),
+    `delivered` its number of received messages, `rate` the recent number per second. `lease_age_s`: the time since its
+    last lease of a message of another process's partition; -1 without one. `traffic` is reported by gateways.
+    `metadata` are the consumer's properties; None where those of the process's consumers exceed the limit.
     """
 
     name: str
@@ -169,8 +169,8 @@ class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class ToldWaiting:
-    """Messages wait for a Key_Shared consumer, for seconds. `member`: client id of its process; '' for the one that
-    tells."""
+    """Messages that wait for a Key_Shared consumer, and their age in seconds. `member`: client id of its process; ''
+    for the reporting one."""
 
     member: str
     name: str
@@ -180,8 +180,8 @@ class ToldWaiting:
 
 @dataclass(frozen=True, slots=True)
 class ToldActive:
-    """The active consumer of a partition (Exclusive, Failover) that the process that tells owns. `member`: client id of
-    the consumer's process; '' for the one that tells."""
+    """The active consumer of a partition (Exclusive, Failover) that the reporting process owns. `member`: client id of
+    the consumer's process; '' for the reporting one."""
 
     partition: Count
     member: str
@@ -190,7 +190,7 @@ class ToldActive:
 
 @dataclass(frozen=True, slots=True)
 class ToldHolder:
-    """A consumer holds the entry that was asked about. `member`: client id of its process; '' for who tells."""
+    """The consumer that holds the requested entry. `member`: client id of its process; '' for the reporting one."""
 
     member: str
     name: str
@@ -204,7 +204,7 @@ class ConsumersTold:
     member: str
     consumers: tuple[ToldConsumer, ...]
     waiting: tuple[ToldWaiting, ...] = ()
-    """Of the partitions that it owns."""
+    """Waiting messages of its own partitions."""
     holder: ToldHolder | None = None
     active: tuple[ToldActive, ...] = ()
 
@@ -227,7 +227,7 @@ class _Hold:
 
 
 class _Head(msgspec.Struct):
-    """What a value has of these members says whether, and of which kind, it is one of ours."""
+    """The members of a value that identify its kind."""
 
     v: object = None
     ask: object = None
@@ -309,10 +309,10 @@ def encode_told(told: ConsumersTold) -> bytes:
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersTold | None:
-    """A request or an answer; None for a value of another kind, format or wish that a later version has among them.
+    """A request or a reply; None for a value of another kind, format or request that a later version has among them.
 
     Raises:
-        CorruptRecord: it says that it is one of ours, and cannot be read.
+        CorruptRecord: it is marked as one of these, and cannot be read.
     """
     if value[:1] != b"{":
         return None

@@ -59,14 +59,14 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import (
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """A new owner must know this of what the former one may have handed out.
+    """The delivery state that a new owner needs from the former one.
 
-    `limit`: no offset at or above it was handed out; 0 after an orderly end, when nobody holds anything.
-    `suspects`: offsets that were held by a process that died.
-    `counts`: offsets by (deliveries up to and including the one that this save permits, redeliveries as the application
-    sees them); an offset below `limit` that is not named was delivered once at most. 0 deliveries: nobody counted.
-    `put_off`: offsets that nobody holds and that come again, by Unix time in ms.
-    `floors`: by slot of keys (Key_Shared): no offset of it at or above this one was handed out, unless it is named.
+    `limit`: no offset at or above it was handed out; 0 after an orderly end, when no consumer holds a message.
+    `suspects`: offsets that were held by a process that died. `counts`: offsets by (deliveries up to and including the
+    one that this save permits, redeliveries as the application sees them); an offset below `limit` that is not named
+    was delivered once at most. 0 deliveries: not counted. `put_off`: offsets without a holder that are redelivered, by
+    Unix time in ms. `floors`: by slot of keys (Key_Shared): no offset of it at or above this one was handed out, unless
+    it is named.
     """
 
     limit: int
@@ -81,7 +81,7 @@ class Deliveries:
         return not counted and all(delivered == 0 for delivered, _ in self.counts)
 
     def matter_from(self, next_unacked: int) -> bool:
-        """They say something of an offset at or above this one."""
+        """Whether they concern an offset at or above this one."""
         return self.limit > next_unacked or bool(self.suspects or self.counts or self.put_off)
 
 
@@ -92,7 +92,7 @@ _DELIVERIES: Final[Mapping[str, Layout[Any]]] = {
     "put_off": table(VARINT, BITMAP),
 }
 DELIVERIES: Final = record(Deliveries, **_DELIVERIES)
-"""Without floors: they are the owner's alone."""
+"""Without floors, which belong to the owner alone."""
 _NO_FLOORS: Final[Mapping[int, int]] = {}
 
 
@@ -114,7 +114,7 @@ _U32: Final = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The lineage says whose state this is: which life of topic and subscription, which owner, which save.
+    """The lineage identifies a state: the incarnations of topic and subscription, the owner, the save.
 
     `session` is 16 random bytes of the owner; `version` grows by one at each take-over; `save` counts an owner's saves.
     """
@@ -128,7 +128,7 @@ class Lineage:
 
     @property
     def life(self) -> tuple[int, int]:
-        """Of topic and subscription; a later life is greater."""
+        """The incarnations of topic and subscription; a later one is greater."""
         return (self.topic_incarnation, self.subscription_incarnation)
 
     def same_life(self, other: Lineage) -> bool:
@@ -160,15 +160,15 @@ class CommitMetadata:
     holes: Holes | None
     marker_offset: int | None = None
     deliveries: Deliveries | None = None
-    """Where there is a marker and no holes, they stand in the marker."""
+    """The deliveries; with a marker and without holes, the marker contains them."""
     requests: Mapping[bytes, int] = field(default_factory=dict)
-    """By id: what others asked for and this state has taken in, oldest first, each with its result."""
+    """Requests of other processes that this state has applied, by id, oldest first, each with its result."""
     pending_acks: bool = False
     """Transactions acknowledge on this cursor: `__transaction_pending_ack` may hold something that its next owner has
     to know before it serves."""
     leased_from: int | None = None
-    """Processes that do not own the partition may hold messages of it: what they acknowledged stands in `deliveries`
-    from this offset on, and the next owner asks them what they hold before it serves."""
+    """The offset from which other processes may hold messages: their acknowledgements are in `deliveries` from this
+    offset on, and the next owner requests their holdings before it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,10 @@ def encode_commit_metadata(metadata: CommitMetadata) -> str:
 
 
 def decode_commit_metadata(text: str) -> CommitMetadata | None:
-    """None for metadata of somebody else's (a Kafka tool's commit).
+    """The decoded metadata; None for those of another program (a Kafka tool's commit).
 
     Raises:
-        CorruptRecord: it claims to be ours and cannot be read.
+        CorruptRecord: it is marked as this product's and cannot be read.
     """
     if not text.startswith(METADATA_PREFIX):
         return None
@@ -293,7 +293,7 @@ DELIVERIES_IF_ANY: Final[Layout[Deliveries | None]] = if_any(
 ACK_SET: Final = Layout(_write_ack_set, _read_ack_set, 1)
 """Batch size and acknowledged bits, most significant byte first; a size of 0 stands alone."""
 HOLES: Final = Layout(_write_holes, _read_holes, 5)
-"""Positions count from wherever the record says."""
+"""Holes; positions count from a base that the record defines."""
 LINEAGE: Final = record(
     Lineage,
     topic_id=as_other(raw(22), lambda name: name.encode("ascii").ljust(22), _topic_id),

@@ -87,8 +87,9 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """These entries are consumer `consumer`'s of this member. `number` counts what one owner wrote to it, from 1.
-    `heard`: reports in this log from there on the owner has not heard; what they acknowledge may be among these."""
+    """Entries of a partition for the consumer `consumer` of this member. `number` counts the owner's records to it,
+    from 1. `heard`: the offset in this log from which on the owner has not read reports, which may acknowledge some of
+    these."""
 
     owner: bytes
     version: int
@@ -112,8 +113,8 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A durable save of the partition's cursor holds what reports in the offsets [since, upto) of this log acknowledge.
-    What stands before that this owner has not heard."""
+    """Reports that a durable save of the partition's cursor contains the acknowledgements of reports at the offsets
+    [since, upto) of this log. The owner has not received earlier ones."""
 
     owner: bytes
     version: int
@@ -169,9 +170,9 @@ class Nack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A member tells a new owner what it holds of a partition: offsets by (consumer, redeliveries), and of batch
-    entries among them how many messages are left. `chunked` has those that came in chunks: by the last one's offset all
-    of their offsets, in their order, and the size in bytes."""
+    """A member's report to a new owner of its holdings of a partition: offsets by (consumer, redeliveries), and the
+    numbers of remaining messages of batch entries among them. `chunked` has messages in chunks: by the last one's
+    offset all of their offsets, in order, and the size in bytes."""
 
     version: int
     offsets: Mapping[tuple[int, int], BitMap64]
@@ -181,10 +182,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report holds all that a member has to say. `sequence` grows by one within an epoch; one that is not above the
-    last changes nothing but by its acknowledgements, which count whoever sends them, how late ever.
+    """A report holds the whole state of a member. `sequence` grows by one within an epoch. A report that is not above
+    the last only counts by its acknowledgements, which hold from any sender, however late.
 
-    `heard`: the last number from each owner. `leaving`: it comes to no more. `save`: it waits for a save.
+    `heard`: the last number from each owner. `leaving`: the member accepts no more. `save`: it waits for a save.
     """
 
     life: CursorLife
@@ -194,7 +195,7 @@ class Report:
     heard: Mapping[bytes, int] = field(default_factory=dict)
     acks: Mapping[int, BitMap64] = field(default_factory=dict)
     batch_acks: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
-    """By partition and offset: batch size, acknowledged bits."""
+    """Batch size and acknowledged bits, by partition and offset."""
     nacks: Mapping[int, Sequence[Nack]] = field(default_factory=dict)
     answers: Mapping[int, Held] = field(default_factory=dict)
     leaving: bool = False
@@ -255,7 +256,7 @@ def _write_entries(out: bytearray, entries: Sequence[LeasedEntry]) -> None:
 
 
 def _read_entries(reader: ByteReader) -> tuple[LeasedEntry, ...]:
-    """By ascending offset. A few bytes of a bitmap can name billions: nobody's inbox takes that."""
+    """Entries by ascending offset, with a limit: a few bytes of a bitmap can name billions, which fit into no inbox."""
     plain = _PLAIN.read(reader)
     if (count := sum(map(len, plain.values()))) > MAX_LEASED:
         raise CorruptRecord(f"{reader.what} leases {count} messages, expected at most {MAX_LEASED}")
@@ -350,13 +351,13 @@ def encode(value: LeaseRecord) -> bytes:
 
 
 def decode(value: bytes, only_for: str | None = None, *, reports: bool = False) -> LeaseRecord | None:
-    """None for a value of another kind, and for a kind of record that a later version has among these.
+    """The record; None for a value of another kind, and for a kind of record that a later version has among these.
 
-    With `only_for` (a client id) also for what is not for that member, reports among it unless they are wanted: that
-    costs little.
+    With `only_for` (a client id) also None for records of other members, and for reports unless they are requested:
+    that costs little.
 
     Raises:
-        CorruptRecord: it says that it is one of these, and cannot be read; also for another format than this version's.
+        CorruptRecord: it is marked as one of these, and cannot be read; also for another format than this version's.
     """
     if not is_lease_record(value):
         return None
@@ -373,13 +374,13 @@ def decode(value: bytes, only_for: str | None = None, *, reports: bool = False) 
 
 
 def is_lease_record(value: bytes) -> bool:
-    """Whether it says that it is one of these, of this format or another."""
+    """Whether it is marked as one of these, of this format or another."""
     return bool(value) and value[0] in _FORMATS
 
 
 def concerns(value: bytes, client_id: str) -> bool:
-    """Whether it says anything to this member, which owns nothing: it is no report, and no lease of somebody else's.
-    True also for what cannot be read."""
+    """Whether it concerns this member, which owns nothing: no report, and no lease of another member. True also for an
+    unreadable one."""
     if len(value) < 2 or value[0] != FORMAT:
         return True
     try:
@@ -393,7 +394,7 @@ def is_report(value: bytes) -> bool:
 
 
 def concerns_all(value: bytes) -> bool:
-    """Whether it is about all partitions of who wrote it, not about one. True also for what cannot be read."""
+    """Whether it concerns all partitions of its writer, not one. True also for an unreadable one."""
     return not (len(value) > 1 and value[0] == FORMAT and value[1] in _OF_ONE_PARTITION)
 
 

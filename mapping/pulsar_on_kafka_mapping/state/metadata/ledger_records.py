@@ -1,12 +1,11 @@
 """Values of `ledgers` list the ledgers of every partition, one ledger a record. JSON objects.
 
     {"v":1,"by":3,"op":"LEDGER","topic":"persistent://public/default/orders","state":"CLOSED","first":0,"end":50000,
-     "bytes":9700000,"bytes_error":120000,"first_publish_ms":1700000000000,"last_publish_ms":1700000360000,
-     "properties":{}}
-    {"v":1,"by":3,"op":"TAKEOVER"}
+    "bytes":9700000,"bytes_error":120000,"first_publish_ms":1700000000000,"last_publish_ms":1700000360000,
+    "properties":{}} {"v":1,"by":3,"op":"TAKEOVER"}
 
 `by` is the version of the owner that wrote it (of a TAKEOVER the version claimed). Ledger id and session are in the key
-(`LedgerKey`, `MaintenanceTakeoverKey`); the id tells incarnation, partition and place in the list. Source: Pulsar's
+(`LedgerKey`, `MaintenanceTakeoverKey`); the id contains incarnation, partition and place in the list. Source: Pulsar's
 `ManagedLedgerInfo.LedgerInfo`; decision: mapping/decisions/0014.
 """
 
@@ -21,13 +20,13 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, JsonRecords, json_record
 
 MAX_RECORD_BYTES: Final = 1_000_000
-"""What the state topic takes, less room for the key."""
+"""The limit of the state topic, minus room for the key."""
 
 
 class LedgerState(str, Enum):
     """A ledger is OPEN, CLOSED, DELETING or REMOVED. OPEN: the partition's end lies in it, or reaches it next.
-    DELETING: its data may be deleted, it is still listed. REMOVED: it is not listed any more; the record says so until
-    no other record of the ledger is left."""
+    DELETING: its data may be deleted, it is still listed. REMOVED: it is no longer listed; the record stays until no
+    other record of the ledger is left."""
 
     OPEN = "OPEN"
     CLOSED = "CLOSED"
@@ -37,16 +36,16 @@ class LedgerState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """A record describes one ledger, as its owner knew it when it wrote this.
+    """The record of one ledger, by its owner's knowledge at the time of writing.
 
     Attributes:
         topic: full name of the partitioned topic.
         first: the first offset of it that Kafka still has; its range's first one until something is deleted.
         end: its entries end here, exclusive; `first` while it has none.
-        bytes: of its records (key, value and headers) before Kafka's compression; an estimate within `bytes_error` for
-            19 of 20 ledgers. 0 says that the estimate is exact.
+        bytes: the size of its records (key, value and headers) before Kafka's compression; an estimate within
+            `bytes_error` for 19 of 20 ledgers. An error of 0 means an exact size.
         first_publish_ms: Unix time of its first entry, 0 while it has none.
-        last_publish_ms: of the newest entry that was looked at; its last one always is.
+        last_publish_ms: that of the newest measured entry; the last one of a ledger always is measured.
     """
 
     topic: str

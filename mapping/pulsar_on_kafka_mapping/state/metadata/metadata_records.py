@@ -26,10 +26,10 @@ class LifeState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogExceeded:
-    """Maintenance says this to producers of a topic with too much that is not acknowledged.
+    """Maintenance's notice to producers of a topic whose backlog exceeds its quota.
 
-    It counts until `until_ms` (Unix time), lest a topic stays closed when nobody maintains it any more. `holds`: they
-    wait; else they are refused. `limit` says in words which limit of which partition.
+    It counts until `until_ms` (Unix time), so that a topic without a maintainer does not stay closed. `holds`:
+    producers wait; otherwise they are refused. `limit` describes the limit and the partition in words.
     """
 
     holds: bool
@@ -61,12 +61,13 @@ class DeletionMark:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record describes one life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to
-    somebody else. `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
+    """The record of one incarnation of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to
+    other programs. `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of the range that a compacted
+    read folds.
 
     `incarnation` is 0 in the creation record itself: it follows from that record's own offset, and every later version
-    names it. `former` is that of the life before, 0 for none: its data is gone. `deletion_ends` maps the partitions of
-    a DELETING topic to where their logs ended when the deletion of each ledger was asked for; empty before that.
+    names it. `former` is the previous incarnation, 0 for none: its data was deleted. `deletion_ends` maps the
+    partitions of a DELETING topic to their log ends when the deletion of each ledger was requested; empty before that.
 
     `unanswered` holds requests by Kafka's name of the topic that may still be executed, each by an id of its own, with
     the Unix time (ms) at which it was sent: a new incarnation gets another Kafka topic while there are any.
@@ -85,7 +86,7 @@ class TopicRecord:
     compacted_to: Mapping[str, Count] = field(default_factory=dict)
     backlog_exceeded: BacklogExceeded | None = None
     unused: Mapping[str, Unused] = field(default_factory=dict)
-    """By subscription; "" for the topic itself."""
+    """Unused since, by subscription; "" for the topic itself."""
     former: Count = 0
     deletion_ends: Mapping[str, Count] = field(default_factory=dict)
     unanswered: Mapping[str, Int64] = field(default_factory=dict)
@@ -104,10 +105,10 @@ class NamespaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim says who may serve an Exclusive subscription.
+    """A claim names the process that may serve an Exclusive subscription.
 
     It holds until `deadline_ms` (Unix time) and, beyond that, while a member with `client_id` is in the group.
-    `process` names the claimant's process so that a dead one on the same machine is known to be dead.
+    `process` names the claimant's process, so that its death can be detected on the same machine.
     """
 
     session: str
@@ -130,8 +131,8 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSeat:
-    """A seat says how a subscription is, or was, served on one partition by itself. `rebirths` counts how often it was
-    removed there: what a cursor saved before is of another life."""
+    """The state of a subscription that is, or was, served on one partition by itself. `rebirths` counts its removals
+    there: earlier saves of a cursor belong to another incarnation."""
 
     type: str
     claim: Claim | None = None
@@ -140,8 +141,8 @@ class PartitionSeat:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """A record describes one life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first
-    offset it wants.
+    """The record of one incarnation of a subscription. `start_offsets` maps a partition ("0", "1" ...) to its first
+    offset.
 
     `incarnation` is -1 in the creation record itself, and named by every later version, as a topic's.
 
@@ -165,9 +166,9 @@ class SubscriptionRecord:
     seats: Mapping[str, PartitionSeat] = field(default_factory=dict)
     partitions: tuple[Count, ...] | None = None
     follows: bool = False
-    """It was made because other clusters have it: what lies before their beginnings is not wanted here either."""
+    """Whether it was created for other clusters: messages before their beginnings are skipped here, too."""
     non_durable: bool = False
-    """It ends with its last consumer, and keeps nothing from being deleted."""
+    """Whether it ends with its last consumer, and retains no messages."""
     joining: Mapping[str, Joining] = field(default_factory=dict)
     """Consumers that keep it from being deleted without force, by the client id of their group membership."""
 

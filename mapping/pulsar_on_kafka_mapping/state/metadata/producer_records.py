@@ -15,7 +15,7 @@ from pulsar_on_kafka_mapping.state.traffic import Traffic
 
 MAX_PUBLISHERS: Final = 100
 MAX_PROPERTIES_BYTES: Final = 256 * 1024
-"""Of all producers that one sign of life lists; far below what Kafka takes as one record."""
+"""The limit of all properties in one heartbeat; far below Kafka's limit of one record."""
 
 
 _OF_PARTITION: Final = "\x1f"
@@ -48,33 +48,33 @@ class ProducerClaim:
 
 @dataclass(frozen=True, slots=True)
 class ProducerClaims:
-    """Claims say who produces to one life of a topic, by producer name (`*<session>` for unnamed ones) and partition
-    (`claim_name`).
+    """The claims of producers of one incarnation of a topic, by producer name (`*<session>` for unnamed ones) and
+    partition (`claim_name`).
 
-    `epoch` only grows, over all lives of the name; each exclusive claim gets the next one, Shared producers have the
-    one they found. After the first record of an epoch that is `exclusive_epoch`, or was it, records of lower epochs are
+    `epoch` only grows, over all incarnations of the name; each exclusive claim gets the next one, Shared producers have
+    the present one. After the first record of an epoch that is or was `exclusive_epoch`, records of lower epochs are
     void.
 
-    `plain`: every record that producers of ours wrote to this life of the topic, and every one that they write without
-    taking this back first, is one message with the partition key as its key and the payload as its value, for
-    everybody, at once. So who reads it needs no headers. Only true where it was kept from the topic's beginning.
+    `plain`: every record of this product's producers in this incarnation is one message with the partition key as its
+    key and the payload as its value, visible at once. A producer of any other record must withdraw `plain` first. So
+    readers need no headers. Only true if it held from the topic's beginning.
 
     `unchunked`: likewise, no record is a chunk of a message.
 
     `unmarked`: likewise, no record is the marker of a transaction. A `plain` topic may have markers, which are known by
     their key (see `mapping.records.transaction_headers`).
 
-    `hashing_schemes`: what chose the partitions of keyed messages (`mapping.routing.key_hashes`), the first one first;
-    of a topic with partitions, as far as it is known. More than one: a key may lie in two partitions.
+    `hashing_schemes`: the schemes that chose the partitions of keyed messages (`mapping.routing.key_hashes`), the first
+    one first; of a topic with partitions, as far as known. With more than one, a key may lie in two partitions.
 
-    `raw`: some record may be as a client of Pulsar's batched or compressed it (`PayloadFormat`), put on record before
-    the first one is sent. A process of version 0.2.0 forgets it when it changes the claims.
+    `raw`: some record may have the batching or compression of a Pulsar client (`PayloadFormat`); set before the first
+    one is sent. A process of version 0.2.0 forgets it when it changes the claims.
 
-    `topic_epochs`: by partition ('' for the whole topic) Pulsar's topic epoch, which the exclusive producer that had it
-    last has been told. It keeps the epoch that it began with when it comes again, so one that comes with a lower one
-    was followed by another. Version 0.2.0 forgets it, too: then nobody is known to have been followed.
+    `topic_epochs`: by partition ('' for the whole topic) Pulsar's topic epoch, as sent to the last exclusive producer.
+    A producer keeps its first epoch when it reconnects, so one with a lower epoch was followed by another. Version
+    0.2.0 forgets it, too: then no producer is known to have been followed.
 
-    `ended`: this incarnation of the topic is being deleted. Its claims count no more and name the sessions that its
+    `ended`: this incarnation of the topic is being deleted. Its claims no longer count and name the sessions that its
     deletion waits for; no producer is admitted to it.
     """
 
@@ -93,8 +93,8 @@ class ProducerClaims:
 
 
 class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Operators see this of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time).
-    `traffic` is told by gateways."""
+    """The public data of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time).
+    `traffic` is reported by gateways."""
 
     producer_name: str
     access_mode: str
@@ -120,7 +120,7 @@ class ProducerHeartbeat:
 
 
 def producer_heartbeat(deadline_ms: int, process: str, publishers: Iterable[Publisher]) -> ProducerHeartbeat:
-    """One that lists as many of the publishers as it may."""
+    """A heartbeat that lists as many of the publishers as fit."""
     listed: list[Publisher] = []
     room, unlisted = MAX_PROPERTIES_BYTES, 0
     for publisher in publishers:
@@ -139,7 +139,7 @@ def properties_bytes(properties: Mapping[str, str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EpochFence:
-    """In one life of a topic, an exclusive epoch's first record in a partition lies at the offset `first`."""
+    """The first record of an exclusive epoch in a partition, in one incarnation of a topic, at the offset `first`."""
 
     topic_incarnation: Count
     first: Count
@@ -147,8 +147,8 @@ class EpochFence:
 
 @dataclass(frozen=True, slots=True)
 class EpochBounds:
-    """In one life of a topic, an exclusive epoch begins in each partition at or behind the offset in `ends`, if it
-    does; 0 for partitions beyond."""
+    """The lower bounds of an exclusive epoch in each partition, in one incarnation of a topic: it begins at or behind
+    the offset in `ends`, if at all; 0 for partitions beyond."""
 
     topic_incarnation: Count
     ends: tuple[Count, ...]

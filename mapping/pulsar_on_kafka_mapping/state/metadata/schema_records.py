@@ -23,18 +23,17 @@ from pulsar_on_kafka_mapping.state.codecs.json_records import Int64, json_record
 MAX_DEFINITION_BYTES: Final = 5 * 1024 * 1024
 """Pulsar's `maxMessageSize` is the same."""
 MAX_RECORD_BYTES: Final = MAX_DEFINITION_BYTES + 256 * 1024
-"""With name and properties. The state topic takes as much again for the key and Kafka's own bytes."""
+"""The limit with name and properties. The state topic allows as much again for the key and Kafka's own bytes."""
 
 _BRIEF: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """A record holds one version of a schema. `type` is a name of Pulsar's SchemaType; `user` who registered or
-    deleted, "" for unknown.
+    """A record holds one version of a schema. `type` is a name of Pulsar's SchemaType; `user` the role that registered
+    or deleted it, "" for unknown.
 
-    `forced` marks a deletion of schemas that nobody could read, or that was asked for with force; with `removes` what
-    stands before it counts for nobody any more.
+    `forced` marks a deletion of unreadable schemas, or one with force; with `removes` earlier versions no longer count.
     """
 
     type: str
@@ -54,7 +53,7 @@ class SchemaRecord:
 
 
 def deletion(user: str, timestamp_ms: int, *, forced: bool, removes: bool = False) -> SchemaRecord:
-    """What ends a topic's schemas; the next one takes the number after this one's."""
+    """The record that ends a topic's schemas; the next one takes the number after this one's."""
     return SchemaRecord("NONE", b"", "", {}, user, timestamp_ms, deleted=True, forced=forced, removes=removes)
 
 

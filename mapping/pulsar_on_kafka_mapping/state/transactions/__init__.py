@@ -1,1 +1,1 @@
-"""Transactions' values say how each transaction stands, and what it wrote and acknowledged."""
+"""Transactions' values: the state of each transaction, its writes and its acknowledgements."""

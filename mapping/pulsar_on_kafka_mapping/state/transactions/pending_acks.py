@@ -1,11 +1,10 @@
-"""Values of `__transaction_pending_ack` say what open transactions hold of a cursor, how they ended, and who owns it.
+"""Values of `__transaction_pending_ack`: acknowledgements that open transactions hold on a cursor, their outcomes, and
+the cursor's owner.
 
-    ACK      = life | version varint | whole entries: bitmap
-             | batches: count varint, (offset varint, batch)* | cumulative: 0 u8, or 1 u8, offset varint, batch
-    batch    = size varint | acknowledged: a bit for each message, little endian, (size + 7) / 8 bytes
-    END      = 1 u8 for committed, 0 for aborted
-    TAKEOVER = life
-    life     = topic's incarnation varint | subscription's incarnation varint
+    ACK = life | version varint | whole entries: bitmap | batches: count varint, (offset varint, batch)* | cumulative: 0
+    u8, or 1 u8, offset varint, batch batch = size varint | acknowledged: a bit for each message, little endian, (size +
+    7) / 8 bytes END = 1 u8 for committed, 0 for aborted TAKEOVER = life life = topic's incarnation varint |
+    subscription's incarnation varint
 
 each with the head of `layouts.Checked` before it. Bit i of `acknowledged` is set when message i is acknowledged
 (Pulsar's ack sets have it the other way round). An END needs no life: transaction ids are never given twice.
@@ -37,7 +36,7 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import (
 )
 
 MAX_ACK_BYTES: Final = 900_000
-"""Of one record; the state topic takes a bit more than a million."""
+"""The limit of one record; the state topic allows a bit more than a million."""
 
 _BATCH_OVERHEAD: Final = 20
 

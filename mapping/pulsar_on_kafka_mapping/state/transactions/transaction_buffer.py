@@ -1,13 +1,11 @@
-"""Values of `__transaction_buffer_snapshot` say what is known of transactions in one partition of a data topic.
+"""Values of `__transaction_buffer_snapshot`: the transactions in one partition of a data topic.
 
-    OPEN      = incarnation varint | lower bound varint
-    ABORTED   = incarnation varint | sealed u8 | parts varint | lower bound varint | end varint | late until varint
-                | bitmap
-    VOID      = incarnation varint | bitmap
-    LOW_WATER = least significant bits varint
+    OPEN = incarnation varint | lower bound varint ABORTED = incarnation varint | sealed u8 | parts varint | lower bound
+    varint | end varint | late until varint | bitmap VOID = incarnation varint | bitmap LOW_WATER = least significant
+    bits varint
 
 each with the head of `layouts.Checked` before it. A large bitmap is spread over several records, whose keys differ by
-`part`; what counts is the union. `incarnation` is the topic's: entries of another life of its name say nothing.
+`part`; the union counts. `incarnation` is the topic's: entries of another incarnation do not count.
 """
 
 from __future__ import annotations
@@ -25,13 +23,13 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import BITMAP, FLAG, VARINT, C
 from pulsar_on_kafka_mapping.state.state_keys import TransactionBufferKey
 
 MAX_BITMAP_BYTES: Final = 900_000
-"""Of one record; the state topic takes a bit more than a million."""
+"""The limit of one record; the state topic allows a bit more than a million."""
 
 _MAX_LEAST_BITS: Final = 2**64 - 1
 
 
 class BufferKind(str, Enum):
-    """An entry says one of these things; the kind is the `kind` of its key."""
+    """The kind of an entry, which is the `kind` of its key."""
 
     OPEN = "OPEN"
     ABORTED = "ABORTED"
@@ -52,11 +50,11 @@ class AbortedEntry:
 
     Attributes:
         lower_bound: none of its records lies below.
-        end: none of its records lies at or above, but for late ones while it is not `sealed`.
-        sealed: `offsets` are all there are and ever will be.
-        parts: how many records say this together, when their writer wrote them.
-        late_until_ms: no record of it comes after this Unix time, where the brokers refuse old ones; 0 when that is
-            not known.
+        end: none of its records lies at or above, except late ones while it is not `sealed`.
+        sealed: `offsets` are final.
+        parts: the number of records of this entry, as its writer wrote them.
+        late_until_ms: no record of it arrives after this Unix time, where the brokers reject old ones; 0 when that is
+            unknown.
     """
 
     incarnation: int
@@ -80,7 +78,7 @@ BufferEntry = OpenEntry | AbortedEntry | VoidEntry
 
 
 def buffer_records(key: TransactionBufferKey, entry: BufferEntry) -> list[tuple[TransactionBufferKey, bytes]]:
-    """The records that say this, none above a million bytes; `key` has the kind of the entry and part 0.
+    """The records of an entry, none above a million bytes; `key` has the kind of the entry and part 0.
 
     Raises:
         MappingError: a negative number, or a key of another kind.

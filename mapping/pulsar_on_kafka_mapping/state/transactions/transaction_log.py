@@ -1,16 +1,15 @@
-"""Values of `__transaction_log` say what a coordinator decided, one operation a record. JSON objects.
+"""Values of `__transaction_log`: a coordinator's decisions, one operation a record. JSON objects.
 
     {"v":1,"by":3,"op":"NEW","start_ms":1700000000000,"timeout_ms":60000,"max_local_id":17,"request":"9f86..."}
     {"v":1,"by":3,"op":"ADD_PARTITION","partitions":[["persistent://public/default/orders",0]]}
     {"v":1,"by":3,"op":"ADD_SUBSCRIPTION","subscriptions":[["persistent://public/default/orders",0,"audit"]]}
     {"v":1,"by":3,"op":"UPDATE","status":"COMMITTING"}
-    {"v":1,"by":3,"op":"ANSWER","refused":"InvalidTxnStatus","reason":"..."}
-    {"v":1,"op":"TAKEOVER","max_local_id":17}
+    {"v":1,"by":3,"op":"ANSWER","refused":"InvalidTxnStatus","reason":"..."} {"v":1,"op":"TAKEOVER","max_local_id":17}
 
 `by` is the version of the owner that wrote it; its session is in the key, as are coordinator and transaction
 (`TransactionLogKey`), the request (`TransactionAnswerKey`), or the version claimed (`CoordinatorTakeoverKey`). A topic
 is the full name of the partitioned topic, a partition the Kafka partition. Source: Pulsar's TransactionMetadataEntry;
-ANSWER and TAKEOVER are ours (mapping/decisions/0012-transaction-log.md).
+ANSWER and TAKEOVER are not in Pulsar (mapping/decisions/0012-transaction-log.md).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, JsonRecords
 
 MAX_RECORD_BYTES: Final = 1_000_000
-"""What the state topic takes, less room for the key."""
+"""The limit of the state topic, minus room for the key."""
 _SHORT_BYTES: Final = 300
 _SHORT_VALUES: Final = 1_000
 
@@ -57,9 +56,9 @@ class TopicSubscription(NamedTuple):
 
 
 class NewTransaction(Struct, frozen=True, omit_defaults=True):
-    """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" when a client
-    in the owner's own process asked; `owner` is the role that began it, "" where nobody logged in (`Begin`). What is ""
-    is left out."""
+    """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" for a client in
+    the owner's own process; `owner` is the role that began it, "" without authentication (`Begin`). An empty value is
+    omitted."""
 
     by: Count
     start_ms: Count
@@ -87,7 +86,7 @@ class SubscriptionsAdded:
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdated:
-    """The transaction has this status, which is never OPEN: that is what NEW says."""
+    """The new status of a transaction, never OPEN: NEW has that meaning."""
 
     by: Count
     status: TxnStatus

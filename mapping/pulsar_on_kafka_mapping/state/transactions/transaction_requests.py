@@ -1,12 +1,12 @@
-"""Processes ask a coordinator that another process owns by values of `transaction_requests`. JSON objects.
+"""Values of `transaction_requests`: requests to a coordinator that another process owns. JSON objects.
 
     {"v":1,"until_ms":1700000030000,"ask":"begin","timeout_ms":60000}
     {"v":1,"until_ms":...,"ask":"add_partitions","txn":"844424930131968:5","partitions":[["persistent://...",0]]}
     {"v":1,"until_ms":...,"ask":"add_subscriptions","txn":"844424930131968:5","subscriptions":[["persistent://...",0,"audit"]]}
     {"v":1,"until_ms":...,"ask":"end","txn":"844424930131968:5","commit":true}
 
-The key (`TransactionRequestKey`) names coordinator and request: 16 random bytes, kept when the request is sent again,
-so that it takes effect once. After `until_ms` (Unix time) nobody waits for it any more, and it is not executed.
+The key (`TransactionRequestKey`) names coordinator and request: 16 random bytes, kept when the request is resent, so
+that it takes effect once. After `until_ms` (Unix time) the sender no longer waits, and it is not executed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The coordinator opens a transaction that is aborted after `timeout_ms`. `owner` is the role that a gateway begins
-    it for; "" where nobody logged in."""
+    """Requests a new transaction that is aborted after `timeout_ms`. `owner` is the role for which a gateway begins it;
+    "" without authentication."""
 
     timeout_ms: Count
     owner: str = ""
@@ -65,7 +65,7 @@ Wish: TypeAlias = Begin | AddPartitions | AddSubscriptions | End
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """A process asks the coordinator for this."""
+    """A process's request to the coordinator."""
 
     until_ms: int
     wish: Wish

@@ -111,7 +111,7 @@ def test_a_descriptor_set_with_one_message(tmp_path: Path) -> None:
         (
             descriptor_set("Order", "Refund"),
             None,
-            "which message is meant must be said: it has shop.Order, shop.Refund",
+            "the message must be named: it has shop.Order, shop.Refund",
         ),
         (descriptor_set("Order"), "shop.Refund", "has no message 'shop.Refund': it has shop.Order"),
         (descriptor_set(), None, "it has none"),

@@ -46,7 +46,7 @@ def text(**values: object) -> bytes:
         ),
         (text(rootMessageTypeName="p.Offer"), "defines no message 'p.Offer'"),
         (text(rootMessageTypeName="Order"), "defines no message 'Order'"),
-        (text(rootFileDescriptorName="offer.proto"), "'offer.proto', wanted by the root, is not in"),
+        (text(rootFileDescriptorName="offer.proto"), "'offer.proto', imported by the root, is not in"),
     ],
 )
 def test_what_is_no_definition_is_said(written: bytes, said: str) -> None:
@@ -73,7 +73,7 @@ def field_of(made: FileDescriptorProto, index: int = 0) -> FieldDescriptorProto:
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (lambda made: made.dependency.append("q.proto"), "'q.proto', wanted by 'order.proto', is not in"),
+        (lambda made: made.dependency.append("q.proto"), "'q.proto', imported by 'order.proto', is not in"),
         (lambda made: made.dependency.append("order.proto"), "import each other in a circle, among order.proto"),
         (lambda made: setattr(made, "syntax", "proto4"), "syntax 'proto4'"),
         (lambda made: (setattr(made, "syntax", "editions"), setattr(made, "edition", 99_999)), "edition 99999"),

@@ -56,7 +56,7 @@ def test_passwords_are_not_shown() -> None:
         ({"queryName": "q"}, "queryName and batchId go together"),
         ({"queryName": "q", "batchId": 3}, "queryName and batchId want transaction=true"),
         ({"queryName": "a/b", "batchId": 3, "transaction": True}, "queryName is 'a/b', expected 1 to 80"),
-        ({"sequenceIdColumn": "s"}, "sequenceIdColumn wants producerName"),
+        ({"sequenceIdColumn": "s"}, "sequenceIdColumn requires producerName"),
         ({"instance": "A"}, "instance is 'A', expected 1 to 40 of a-z"),
     ],
 )
