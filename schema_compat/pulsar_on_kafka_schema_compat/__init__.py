@@ -3,10 +3,12 @@ Protobuf and key/value schemas.
 
 Pure: it reads no files, opens no connections and needs nothing else of this project.
 
-    old = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": []}') new =
-    SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}')
-    result = check_compatibility(new, [old], CompatibilityStrategy.BACKWARD) result.is_compatible # False
-    result.incompatibilities[0].rule # READER_FIELD_MISSING_DEFAULT_VALUE result.incompatibilities[0].path # /fields/0
+    old = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": []}')
+    new = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}')
+    result = check_compatibility(new, [old], CompatibilityStrategy.BACKWARD)
+    result.is_compatible                    # False
+    result.incompatibilities[0].rule        # READER_FIELD_MISSING_DEFAULT_VALUE
+    result.incompatibilities[0].path        # /fields/0
 
 The checkers are loaded at their first use: policies need only the names of types and strategies.
 """

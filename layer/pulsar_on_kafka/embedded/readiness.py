@@ -1,8 +1,9 @@
 """Checks over a plain socket whether a broker serves: one Metadata request of Kafka's protocol, version 2.
 
-    request size i32 | api key i16 = 3 | version i16 = 2 | correlation i32 | client id string | topics i32 = 0 response
-    size i32 | correlation i32 | brokers [id i32, host string, port i32, rack string?] | cluster id string? | ...
-    string: length i16 (-1: null), bytes; [...]: count i32, elements
+    request   size i32 | api key i16 = 3 | version i16 = 2 | correlation i32 | client id string | topics i32 = 0
+    response  size i32 | correlation i32 | brokers [id i32, host string, port i32, rack string?] | cluster id string?
+              | ...
+              string: length i16 (-1: null), bytes; [...]: count i32, elements
 
 An open port is not enough (the socket is bound early), nor is a line in a log (its words change). Metadata names the
 brokers that the controller has unfenced, and the cluster: so it also distinguishes the started broker from a stranger

@@ -2,8 +2,9 @@
 
 Inline, both are in the payload; separated, the key is the message's key and the value its payload:
 
-    +------------+-----+--------------+-------+ | key length | key | value length | value | lengths: 4 bytes,
-    big-endian, -1: None +------------+-----+--------------+-------+
+    +------------+-----+--------------+-------+
+    | key length | key | value length | value |     lengths: 4 bytes, big-endian, -1: None
+    +------------+-----+--------------+-------+
 
 The definition has the inline form too, around the definitions of both; its properties describe them. Source: the Java
 client (`KeyValueSchemaImpl`, `KeyValueSchemaInfo`, `KeyValue`) of Pulsar 4.0.7, since the official Python client has no

@@ -2,9 +2,9 @@
 
 The bytes are a Protobuf message: the fields of Pulsar's MessageMetadata about encryption, under their numbers there.
 
-    field 13 (repeated) 1 key's name, 2 data key encrypted with that public key, 3 (repeated) metadata: 1 key, 2 value
-    field 14 algorithm's name (Pulsar's clients leave it out) field 15 parameter: the 12 bytes of AES-GCM's
-    initialization vector
+    field 13 (repeated)  1 key's name, 2 data key encrypted with that public key, 3 (repeated) metadata: 1 key, 2 value
+    field 14             algorithm's name (Pulsar's clients leave it out)
+    field 15             parameter: the 12 bytes of AES-GCM's initialization vector
 
 Everything but the parameter is the same for all messages of a data key, so it comes first and is made once. Decision:
 mapping/decisions/0007.

@@ -1,4 +1,4 @@
-"""This project puts headers of these names and small values on a Kafka record.
+"""The headers of a Kafka record: their names and small values.
 
     __pulsar.producer         <sequence id>:<epoch>:<producer name>
     __pulsar.fence            empty: of an exclusive producer; after it records of lower epochs are void
@@ -7,7 +7,7 @@
     __pulsar.deliver_at       Unix time in ms, decimal
     __pulsar.publish_time     Unix time in ms, decimal: when a replicated record was first published
     __pulsar.ordering_key     null: the Kafka key is the ordering key and there is no partition key;
-                              else the ordering key, and the Kafka key is the partition key
+                              otherwise the ordering key, and the Kafka key is the partition key
     __pulsar.txn              <most significant bits>:<least significant bits>, decimal
     __pulsar.chunk            <chunk id>:<number of chunks>:<total bytes>:<uuid>
     __pulsar.replicated_from  name of the cluster, UTF-8
@@ -22,7 +22,7 @@
     __pulsar.metadata         fields of Pulsar's MessageMetadata that have no header here, under their numbers there
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
     __pulsar.encryption       fields of Pulsar's MessageMetadata (see encryption_header); the value is encrypted
-    __pulsar.deliveries       decimal: how often the message of a dead letter was delivered
+    __pulsar.deliveries       decimal: the delivery count of a dead letter's message
     __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
 
 Every other header is a user property of that name. Decision: mapping/decisions/0003.

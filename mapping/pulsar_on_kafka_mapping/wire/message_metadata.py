@@ -1,10 +1,10 @@
 """Pulsar's `MessageMetadata` holds everything about an entry besides its payload; of a batch, about the whole.
 
-    1 producer_name 2 sequence_id 3 publish_time 4 properties* {1 key, 2 value} 5 replicated_from 6 partition_key 7
-    replicate_to* 8 compression 9 uncompressed_size 11 num_messages_in_batch 12 event_time 13 encryption_keys* 14
-    encryption_algo 15 encryption_param 16 schema_version 17 partition_key_b64_encoded 18 ordering_key 19
-    deliver_at_time 20 marker_type 22, 23 txnid_least_bits, _most_bits 24 highest_sequence_id 25 null_value 26 uuid 27
-    num_chunks_from_msg 28 total_chunk_msg_size 29 chunk_id
+    1 producer_name   2 sequence_id   3 publish_time   4 properties* {1 key, 2 value}   5 replicated_from
+    6 partition_key   7 replicate_to*   8 compression   9 uncompressed_size   11 num_messages_in_batch   12 event_time
+    13 encryption_keys*   14 encryption_algo   15 encryption_param   16 schema_version   17 partition_key_b64_encoded
+    18 ordering_key   19 deliver_at_time   20 marker_type   22, 23 txnid_least_bits, _most_bits
+    24 highest_sequence_id   25 null_value   26 uuid   27 num_chunks_from_msg   28 total_chunk_msg_size   29 chunk_id
 
 Read and written by hand, since every message that is sent and handed out goes through here. Source: the constants of
 `org.apache.pulsar.common.api.proto.MessageMetadata` of pulsar-common 4.0.7.

@@ -1,7 +1,8 @@
 """The checker of PROTOBUF_NATIVE schemas reads two messages and compares them.
 
-    {"fileDescriptorSet": base64 of a FileDescriptorSet with all imports, "rootMessageTypeName": the full name of a
-    message, nested ones included, "rootFileDescriptorName": the file that defines it}
+    {"fileDescriptorSet": base64 of a FileDescriptorSet with all imports,
+     "rootMessageTypeName": the full name of a message, nested ones included,
+     "rootFileDescriptorName": the file that defines it}
 
 Source: Pulsar's ProtobufNativeSchemaUtils. Differs from Pulsar: a released broker compares the roots' names alone, as
 `ROOT_ONLY` does; fields are compared here unless the new schema's properties select that.

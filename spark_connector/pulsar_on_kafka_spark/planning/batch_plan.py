@@ -5,8 +5,8 @@ Pure.
 
 JSON; bitmaps are base64 of roaring's portable form.
 
-    plan: {"v":1,"start":"<offset>","end":"<offset>","topics":{"<name>":{"0":<partition>}}} outcome:
-    {"v":1,"topics":{"<name>":{"0":<partition>}}}
+    plan:    {"v":1,"start":"<offset>","end":"<offset>","topics":{"<name>":{"0":<partition>}}}
+    outcome: {"v":1,"topics":{"<name>":{"0":<partition>}}}
 
     partition = {"entries":"<base64>","batches":[[17,8,3]],"unsealed":[[1,7]],"chunked":[[9000,[3,4,6]]]}
 

@@ -1,7 +1,7 @@
 """Entry points named in the environment store schemas and check them, in the place of the built-in ones.
 
-    POK_SCHEMA_STORAGE=kafka one name; `kafka`: the state topic `schemas`
-    POK_SCHEMA_CHECKERS=avro,json,protobuf,protobuf_native every checker that is used
+    POK_SCHEMA_STORAGE=kafka                                    one name; `kafka`: the state topic `schemas`
+    POK_SCHEMA_CHECKERS=avro,json,protobuf,protobuf_native      every checker that is used
 
 A distribution offers more of them by entry points of the groups below. Every process that opens producers or consumers
 of a topic, or registers its schemas, needs the same setting: each process checks for itself. Source: Pulsar's

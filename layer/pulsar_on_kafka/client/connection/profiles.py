@@ -2,10 +2,13 @@
 
     default = "local"
 
-    [profiles.local] url = "kafka://localhost:9092"
+    [profiles.local]
+    url = "kafka://localhost:9092"
 
-    [profiles.prod] url = "kafka+ssl://kafka.example.com:9093" tls = { ca_file = "/etc/ssl/kafka-ca.pem" } sasl = {
-    mechanism = "SCRAM-SHA-512", username = "billing", password = { command = ["pass", "kafka/billing"] } }
+    [profiles.prod]
+    url = "kafka+ssl://kafka.example.com:9093"
+    tls = { ca_file = "/etc/ssl/kafka-ca.pem" }
+    sasl = { mechanism = "SCRAM-SHA-512", username = "billing", password = { command = ["pass", "kafka/billing"] } }
 
 The file is read when a program names a profile, and by every command of `pok`.
 """

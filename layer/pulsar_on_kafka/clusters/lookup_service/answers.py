@@ -1,10 +1,11 @@
 """The lookup service returns the clusters of tenants, and metadata of the clusters, over HTTP. Never data.
 
-    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30] the tenant's place, see `TenantPlace` GET
-    /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC {"brokerUrl": "kafka://..."} GET
-    /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions {"partitions": 4} GET
-    /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state offsets, cursors, owners GET
-    /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION] type, data, properties ... GET /health/live, /health/ready
+    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `TenantPlace`
+    GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
+    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions         {"partitions": 4}
+    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state              offsets, cursors, owners
+    GET /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION]      type, data, properties ...
+    GET /health/live, /health/ready
 
 The second, the third and the fifth have Pulsar's paths and replies. A missing topic is not created.
 

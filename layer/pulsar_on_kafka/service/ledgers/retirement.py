@@ -1,8 +1,8 @@
 """Phase 1 of a deletion: unneeded ledgers leave their list, after an event that requests the deletion of their data is
 durable.
 
-    CLOSED -> DELETING -> the event is durable -> needs of the log are read again -> REMOVED -> CLOSED, if it is needed
-    now
+    CLOSED -> DELETING -> the event is durable -> needs of the log are read again -> REMOVED
+                                                                                   -> CLOSED, if it is needed now
 
 After a crash between any two steps the next owner continues from the list: a DELETING ledger gets an event (perhaps a
 second one, which finds nothing to delete) and is judged again. The creator of a subscription writes its record, then

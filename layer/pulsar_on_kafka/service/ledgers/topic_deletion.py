@@ -1,7 +1,7 @@
 """The deletion of a topic, ledger by ledger.
 
-    ACTIVE -> DELETING -> an event for each ledger is durable -> their data is deleted -> DELETED (`deletion_ends`)
-    (worker.py) (the Kafka topic, too)
+    ACTIVE -> DELETING -> an event for each ledger is durable -> their data is deleted -> DELETED
+                          (`deletion_ends`)                      (worker.py)                    (the Kafka topic, too)
 
 The deleting process writes DELETING. From then on the topic does not exist, and the lists of its ledgers do not count:
 its record stands for all of them until the last one is deleted. Its maintainer requests the deletions; after a crash

@@ -1,10 +1,13 @@
 """Values of the `subscription_progress` state topic list the acknowledged messages of a subscription, by their origin.
 
-    head = format | life: two varints | count varint, (origin, acknowledgements)* | count varint, (origin, deliveries)*:
-    only where there are any origin = length varint | name of the cluster, UTF-8 | incarnation of the topic there,
-    varint acknowledgements = below varint | here: count varint, (block varint, holes)* | apart: count varint, (block
-    varint, count varint, (save varint, number varint, offset varint)*)* segment = format | block varint | holes holes,
-    deliveries: see cursor_state and deliveries
+    head    = format | life: two varints | count varint, (origin, acknowledgements)*
+              | count varint, (origin, deliveries)*: only where there are any
+    origin  = length varint | name of the cluster, UTF-8 | incarnation of the topic there, varint
+    acknowledgements
+            = below varint | here: count varint, (block varint, holes)*
+              | apart: count varint, (block varint, count varint, (save varint, number varint, offset varint)*)*
+    segment = format | block varint | holes
+    holes, deliveries: see cursor_state and deliveries
 
 Positions are Kafka offsets in the origin, the cluster that a message was first published in; a block is `BLOCK` of
 them, and holes count from its beginning. Decision: mapping/decisions/0021.

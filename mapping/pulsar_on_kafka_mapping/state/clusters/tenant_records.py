@@ -1,10 +1,10 @@
 """Values of the `tenants` state topic: the cluster of a tenant, and the progress of its migration or its import.
 
-    TenantKey {"v":1,"tenant":"acme","cluster":"west","state":"SWITCHING","epoch":4,"target":"east"} MigrationKey
-    {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
-    "started_ms":1700000000000,"problem":""} ImportKey
-    {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
-    "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
+    TenantKey     {"v":1,"tenant":"acme","cluster":"west","state":"SWITCHING","epoch":4,"target":"east"}
+    MigrationKey  {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
+                   "started_ms":1700000000000,"problem":""}
+    ImportKey     {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
+                   "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
 
 The progress within a step of a migration or an import is not recorded: each step compares both clusters and does the
 rest. Decisions: mapping/decisions/0019, 0020, 0022.

@@ -1,7 +1,7 @@
 """A JSON record is an object with a format number `v`, whose other members are the fields of a frozen dataclass.
 
     {"v":1,"tenant":"acme","cluster":"west","state":"ACTIVE","epoch":3,"target":""}
-    {"v":1,"op":"UPDATE","by":3,"status":"COMMITTING"} a tag names one of several kinds
+    {"v":1,"op":"UPDATE","by":3,"status":"COMMITTING"}          a tag names one of several kinds
 
 JSON, because people read them with Kafka's own tools. The types of the fields decide the reading: an unknown member is
 ignored at every depth, one whose field has a default may be missing, and any other missing or mistyped one is corrupt.

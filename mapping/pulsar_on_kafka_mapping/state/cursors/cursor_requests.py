@@ -6,8 +6,8 @@
     {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":"","reason":""}
     {"v":1,"told":"5c3a1d20aa17be01","member":"<client id>","consumers":[{"name":"a","permits":12, ...}]}
 
-    ledgers = count varint | (ledger index varint, holes: see cursor_state)* ack = the acknowledgement of a transaction:
-    see pending_acks
+    ledgers = count varint | (ledger index varint, holes: see cursor_state)*
+    ack     = the acknowledgement of a transaction: see pending_acks
 
 A value that is no JSON object, or one with none of `ask`, `answer` and `told`, is of another kind and not for these
 functions. The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.

@@ -1,8 +1,9 @@
 """Values of `ledgers` list the ledgers of every partition, one ledger a record. JSON objects.
 
     {"v":1,"by":3,"op":"LEDGER","topic":"persistent://public/default/orders","state":"CLOSED","first":0,"end":50000,
-    "bytes":9700000,"bytes_error":120000,"first_publish_ms":1700000000000,"last_publish_ms":1700000360000,
-    "properties":{}} {"v":1,"by":3,"op":"TAKEOVER"}
+     "bytes":9700000,"bytes_error":120000,"first_publish_ms":1700000000000,"last_publish_ms":1700000360000,
+     "properties":{}}
+    {"v":1,"by":3,"op":"TAKEOVER"}
 
 `by` is the version of the owner that wrote it (of a TAKEOVER the version claimed). Ledger id and session are in the key
 (`LedgerKey`, `MaintenanceTakeoverKey`); the id contains incarnation, partition and place in the list. Source: Pulsar's

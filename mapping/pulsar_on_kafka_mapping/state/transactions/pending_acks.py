@@ -1,10 +1,12 @@
 """Values of `__transaction_pending_ack`: acknowledgements that open transactions hold on a cursor, their outcomes, and
 the cursor's owner.
 
-    ACK = life | version varint | whole entries: bitmap | batches: count varint, (offset varint, batch)* | cumulative: 0
-    u8, or 1 u8, offset varint, batch batch = size varint | acknowledged: a bit for each message, little endian, (size +
-    7) / 8 bytes END = 1 u8 for committed, 0 for aborted TAKEOVER = life life = topic's incarnation varint |
-    subscription's incarnation varint
+    ACK      = life | version varint | whole entries: bitmap
+             | batches: count varint, (offset varint, batch)* | cumulative: 0 u8, or 1 u8, offset varint, batch
+    batch    = size varint | acknowledged: a bit for each message, little endian, (size + 7) / 8 bytes
+    END      = 1 u8 for committed, 0 for aborted
+    TAKEOVER = life
+    life     = topic's incarnation varint | subscription's incarnation varint
 
 each with the head of `layouts.Checked` before it. Bit i of `acknowledged` is set when message i is acknowledged
 (Pulsar's ack sets have it the other way round). An END needs no life: transaction ids are never given twice.

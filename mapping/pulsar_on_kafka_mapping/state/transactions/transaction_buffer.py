@@ -1,8 +1,10 @@
 """Values of `__transaction_buffer_snapshot`: the transactions in one partition of a data topic.
 
-    OPEN = incarnation varint | lower bound varint ABORTED = incarnation varint | sealed u8 | parts varint | lower bound
-    varint | end varint | late until varint | bitmap VOID = incarnation varint | bitmap LOW_WATER = least significant
-    bits varint
+    OPEN      = incarnation varint | lower bound varint
+    ABORTED   = incarnation varint | sealed u8 | parts varint | lower bound varint | end varint | late until varint
+                | bitmap
+    VOID      = incarnation varint | bitmap
+    LOW_WATER = least significant bits varint
 
 each with the head of `layouts.Checked` before it. A large bitmap is spread over several records, whose keys differ by
 `part`; the union counts. `incarnation` is the topic's: entries of another incarnation do not count.

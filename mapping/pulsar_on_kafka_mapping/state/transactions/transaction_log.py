@@ -4,7 +4,8 @@
     {"v":1,"by":3,"op":"ADD_PARTITION","partitions":[["persistent://public/default/orders",0]]}
     {"v":1,"by":3,"op":"ADD_SUBSCRIPTION","subscriptions":[["persistent://public/default/orders",0,"audit"]]}
     {"v":1,"by":3,"op":"UPDATE","status":"COMMITTING"}
-    {"v":1,"by":3,"op":"ANSWER","refused":"InvalidTxnStatus","reason":"..."} {"v":1,"op":"TAKEOVER","max_local_id":17}
+    {"v":1,"by":3,"op":"ANSWER","refused":"InvalidTxnStatus","reason":"..."}
+    {"v":1,"op":"TAKEOVER","max_local_id":17}
 
 `by` is the version of the owner that wrote it; its session is in the key, as are coordinator and transaction
 (`TransactionLogKey`), the request (`TransactionAnswerKey`), or the version claimed (`CoordinatorTakeoverKey`). A topic
