@@ -199,7 +199,7 @@ def test_a_sleeper_wakes_to_an_empty_group(stage: MakeStage) -> None:
 
 def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> None:
     on = stage(4)
-    publisher = on.publish(pace_ms=0.3)
+    publisher = on.publish(pace_ms=1)
     shared = on.subscription("Shared")
     shared.join_many(2, flush_every=23, persist_ms=5, shuffle=200)
     for _ in range(2):

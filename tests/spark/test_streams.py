@@ -270,6 +270,7 @@ def test_open_transactions_hold_a_stream_up_and_aborted_ones_never_come(
         with_transactions.close()
 
 
+@pytest.mark.long
 def test_what_a_transaction_took_comes_when_it_gives_it_back(over: Stream, service_url: str, topic: str) -> None:
     client = pulsar.Client(service_url, enable_transaction=True)
     try:
@@ -291,6 +292,7 @@ def test_what_a_transaction_took_comes_when_it_gives_it_back(over: Stream, servi
         client.close()
 
 
+@pytest.mark.long
 def test_a_seek_moves_the_stream(over: Stream, client: pulsar.Client, admin: AdminClient, topic: str) -> None:
     produce(client, topic, range(30))
     over.run()
@@ -304,6 +306,7 @@ def test_a_seek_moves_the_stream(over: Stream, client: pulsar.Client, admin: Adm
     assert over.sink.values() == once(range(30), range(40))
 
 
+@pytest.mark.long
 def test_partitions_that_are_added_are_read_from_their_beginning(
     over: Stream, client: pulsar.Client, admin: AdminClient, service_url: str, topic: str
 ) -> None:

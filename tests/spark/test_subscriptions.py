@@ -298,6 +298,7 @@ def test_an_open_transaction_at_the_end_holds_back_what_lies_behind_its_first_re
     assert values() == [b"before", b"between", b"open", b"behind"]
 
 
+@pytest.mark.long
 def test_messages_of_later_are_given_to_those_who_get_them_at_once(
     spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -459,6 +460,7 @@ def test_what_a_dead_holder_of_a_producer_name_wrote_too_late_is_left_out(
     assert read_pulsar(spark, service_url=service_url, topic=topic, subscription="s").count() == 4
 
 
+@pytest.mark.long
 def test_many_aborted_transactions_cost_no_more_than_their_offsets(
     spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_task_that_is_run_again_writes_nothing_twice(
     assert texts(client, together) == list(range(2000))
 
 
+@pytest.mark.long
 def test_a_topic_that_grows_during_the_job(
     spark: SparkSession,
     client: pulsar.Client,

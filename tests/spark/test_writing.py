@@ -272,6 +272,7 @@ def test_rows_go_to_partitions_that_the_topic_has(
     assert sorted(int(message.data()) for message in read(client, topic)) == list(range(2000))
 
 
+@pytest.mark.long
 def test_deliver_at(spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique) -> None:
     def now_ms() -> int:
         return int(datetime.now(timezone.utc).timestamp() * 1000)

@@ -41,7 +41,7 @@ def test_messages_go_to_those_who_are_connected_only(client: pulsar.Client, admi
     assert payloads(receive_rest(again, least=2)) == ["30", "31"]
 
 
-@pytest.mark.parametrize("kind", [pulsar.ConsumerType.Exclusive, SHARED, FAILOVER, KEY_SHARED], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [FAILOVER, KEY_SHARED], ids=lambda k: k.name)
 def test_nothing_is_delivered_again(client: pulsar.Client, topic: str, kind: pulsar.ConsumerType) -> None:
     consumer = client.subscribe(topic, "s", kind, negative_ack_redelivery_delay_ms=50)
     send(client, topic, 5)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.main import app
 from tests.programs import run_program
+from tests.seeds import first_of
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -24,6 +25,11 @@ pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-
 
 NO_ROLE: Final = [word for role in RoleName for word in ("--without", role.value)]
 _PATIENCE_MS: Final = 60_000
+_GATEWAY: Final = ("gateway", "--port", "0", "--http-port", "0")
+_SERVE: Final = (
+    *("serve", "--port", "0", *NO_ROLE, "--with", "gateway"),
+    *("--gateway-port", "0", "--http-port", "0", "--advertised", "localhost"),
+)
 
 
 @contextmanager
@@ -43,27 +49,7 @@ def running(log: Path, url: str, *arguments: str) -> Iterator[str]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("gateway", "--port", "0", "--http-port", "0"),
-        (
-            "serve",
-            "--port",
-            "0",
-            *NO_ROLE,
-            "--with",
-            "gateway",
-            "--gateway-port",
-            "0",
-            "--http-port",
-            "0",
-            "--advertised",
-            "localhost",
-        ),
-    ],
-    ids=["gateway", "serve"],
-)
+@pytest.mark.parametrize("arguments", first_of(1, [_GATEWAY, _SERVE]), ids=["gateway", "serve"])
 def test_a_client_is_served_and_the_process_ends_well(
     service_url: str, unique: Unique, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:

@@ -44,16 +44,19 @@ def clients(kafka_broker: object) -> Iterator[tuple[pulsar.Client, AdminClient]]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:12])
-def test_a_topic_of_this_name_lives(clients: tuple[pulsar.Client, AdminClient], name: str) -> None:
+def test_a_topic_and_a_subscription_of_this_name_live(clients: tuple[pulsar.Client, AdminClient], name: str) -> None:
     client, admin = clients
     topic = f"{name}{secrets.token_hex(3)}"
-    _live_through(client, admin, topic, "s")
+    _live_through(client, admin, topic, name)
+    assert admin.list_subscriptions(topic) == [name]
+    admin.unsubscribe(topic, name)
+    assert admin.list_subscriptions(topic) == []
     assert f"persistent://public/default/{topic}" in admin.list_topics()
     admin.delete_topic(topic, force=True)
     assert f"persistent://public/default/{topic}" not in admin.list_topics()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "with/slash", "y" * 1000], ids=lambda name: name[:12])
+@pytest.mark.parametrize("name", ["with/slash", "y" * 1000], ids=lambda name: name[:12])
 def test_a_subscription_of_this_name_lives(clients: tuple[pulsar.Client, AdminClient], name: str) -> None:
     client, admin = clients
     topic = f"sub-{secrets.token_hex(6)}"

