@@ -18,7 +18,6 @@ from pulsar_on_kafka_schema_compat.protobuf.descriptors import (
 
 # Fields looked at, all pairs of messages together; a pair is looked at once.
 MAX_FIELDS: Final = 2_000_000
-_OF_MESSAGES: Final = frozenset({ProtobufKind.MESSAGE, ProtobufKind.GROUP})
 
 
 def root_differences(reader: ProtobufMessage, writer: ProtobufMessage) -> Iterator[Difference]:

@@ -123,11 +123,6 @@ class SubscriptionOverview:
         return sum(bool(each.unreadable) for each in self.partitions)
 
     @property
-    def unowned(self) -> int:
-        """Partitions that no process owns."""
-        return sum(not each.owner for each in self.partitions)
-
-    @property
     def copies_to(self) -> str | None:
         """The cluster that this subscription copies its topic to; None for one of programs."""
         return cluster_of(self.subscription)

@@ -1,1 +1,1 @@
-"""Commands about schemas: offline checks, extraction, and the registry."""
+"""Commands about schemas: offline checks and the registry."""

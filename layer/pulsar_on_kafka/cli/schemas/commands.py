@@ -7,7 +7,6 @@ from typing import Final
 
 from pulsar_on_kafka.cli.schemas import registry
 from pulsar_on_kafka.cli.schemas.diff import diff
-from pulsar_on_kafka.cli.schemas.extract import extract
 from pulsar_on_kafka.cli.schemas.offline import app
 from pulsar_on_kafka.cli.shared.command import command
 
@@ -19,7 +18,6 @@ _VERBS: Final[Mapping[str, Callable[..., None]]] = {
     "compatibility": registry.check_compatibility,
     "set-compatibility": registry.set_compatibility,
     "get-compatibility": registry.get_compatibility,
-    "extract": extract,
     "diff": diff,
 }
 for _name, _verb in _VERBS.items():

@@ -51,7 +51,7 @@ def diff(
 ) -> None:
     """Compare two definitions, field by field, and show whether BACKWARD and FORWARD accept the change.
 
-    A file is a definition of --type, or the output of `pok schemas get` and `extract --json`; no cluster is needed.
+    A file is a definition of --type, or the output of `pok schemas get`; no cluster is needed.
     """
     if topic is not None and (kind is not None or properties):
         raise typer.BadParameter("the versions of a topic have their own type and properties", param_hint="--topic")
