@@ -59,18 +59,6 @@ def place(message_id: Any) -> tuple[int, int]:
 KINDS = [{}, {"batching_enabled": True, "batching_max_publish_delay_ms": 2}]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=["single", "batching"])
-def test_an_id_that_is_not_above_the_highest_is_answered_and_not_stored(
-    client: pulsar.Client, topic: str, kind: dict[str, Any]
-) -> None:
-    producer = client.create_producer(topic, producer_name="p", **kind)
-    for sequence, new in ((5, True), (5, False), (3, False), (9, True), (8, False), (10, True)):
-        message_id = producer.send(str(sequence).encode(), sequence_id=sequence)
-        assert (place(message_id) != NO_ID) is new, sequence
-        assert producer.last_sequence_id() == sequence
-    assert stored(client, topic) == ["5", "9", "10"]
-
-
 KINDS_IN_TRANSACTIONS = [*KINDS, {"chunking_enabled": True}]
 
 
@@ -218,44 +206,6 @@ def test_many_threads_of_one_producer_lose_nothing(client: pulsar.Client, topic:
     producer.flush()
     assert producer.last_sequence_id() == 7_999
     assert len(stored(client, topic)) == 8_000
-
-
-def test_each_partition_for_itself(client: pulsar.Client, admin: AdminClient, topic: str) -> None:
-    admin.create_partitioned_topic(topic, 2)
-    options: dict[str, Any] = {
-        "producer_name": "p",
-        "message_routing_mode": pulsar.PartitionsRoutingMode.CustomPartition,
-        "message_router": lambda message, _: int(message.properties()["to"]),
-    }
-    producer = client.create_producer(topic, **options)
-    found = [
-        (sequence, to, place(producer.send(b"x", {"to": str(to)}, sequence_id=sequence)) != NO_ID)
-        for sequence, to in ((4, 0), (4, 0), (3, 1), (3, 1), (3, 0), (4, 1))
-    ]
-    assert found == [(4, 0, True), (4, 0, False), (3, 1, True), (3, 1, False), (3, 0, False), (4, 1, True)]
-    admin.update_partitions(topic, 3)
-    until(lambda: _sends_to(producer, 2), "the producer to use the third partition")
-    producer.close()
-    again = client.create_producer(topic, **options)
-    assert again.last_sequence_id() == 4
-    assert [place(again.send(b"x", {"to": str(to)}, sequence_id=4)) for to in range(3)] == [NO_ID] * 3
-
-
-def _sends_to(producer: pulsar.Producer, partition: int) -> bool:
-    try:
-        producer.send(b"x", {"to": str(partition)}, sequence_id=4)
-    except pulsar.UnknownError:
-        return False
-    return True
-
-
-def test_exclusive_producers_too(client: pulsar.Client, topic: str) -> None:
-    producer = client.create_producer(topic, producer_name="p", access_mode=pulsar.ProducerAccessMode.Exclusive)
-    ids = [place(producer.send(b"x", sequence_id=sequence)) for sequence in (1, 1, 2)]
-    assert [found == NO_ID for found in ids] == [False, True, False]
-    producer.close()
-    again = client.create_producer(topic, producer_name="p", access_mode=pulsar.ProducerAccessMode.Exclusive)
-    assert again.last_sequence_id() == 2
 
 
 def test_a_policy_that_changes_is_followed_by_running_producers(

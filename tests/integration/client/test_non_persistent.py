@@ -11,7 +11,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
 from tests.programs import a_program
-from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive, receive_rest, send
+from tests.steps import Unique, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -22,23 +22,6 @@ SHARED, FAILOVER, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.F
 @pytest.fixture
 def topic(unique: Unique) -> str:
     return f"non-persistent://public/default/{unique()}"
-
-
-def test_messages_go_to_those_who_are_connected_only(client: pulsar.Client, admin: AdminClient, topic: str) -> None:
-    send(client, topic, 2)
-    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
-    send(client, topic, 3, start=10)
-    messages = receive(consumer, 3)
-    assert payloads(messages) == ["10", "11", "12"]
-    assert (consumer.topic(), messages[0].topic_name()) == (topic, topic)
-    until(lambda: admin.list_subscriptions(topic) == ["s"], "the subscription to be seen")
-    assert admin.topic_stats(topic).subscriptions == {"s": 0}
-    consumer.close()
-    assert admin.list_subscriptions(topic) == []
-    send(client, topic, 2, start=20)
-    again = client.subscribe(topic, "s", initial_position=EARLIEST)
-    send(client, topic, 2, start=30)
-    assert payloads(receive_rest(again, least=2)) == ["30", "31"]
 
 
 @pytest.mark.parametrize("kind", [FAILOVER, KEY_SHARED], ids=lambda k: k.name)

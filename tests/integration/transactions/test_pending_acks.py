@@ -12,7 +12,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
 from tests.integration.transaction_support import PATIENCE_S
-from tests.steps import EARLIEST, EXCLUSIVE, KEY_SHARED, SHARED, Unique, counted, nothing_comes, payloads, receive, send
+from tests.steps import EARLIEST, EXCLUSIVE, KEY_SHARED, SHARED, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until
 
 
@@ -33,33 +33,6 @@ def is_clean(bootstrap: str, topic: str) -> bool:
 # What commit and abort do ---------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_acknowledged_with_its_transaction(client: pulsar.Client, unique: Unique) -> None:
-    topic, consumer, messages = received(client, unique, 4)
-    kept, dropped = begin(client), begin(client)
-    consumer.acknowledge(messages[0], txn=kept)
-    consumer.acknowledge(messages[1], txn=kept)
-    consumer.acknowledge(messages[2].message_id(), txn=dropped)
-    kept.commit()
-    dropped.abort()
-    assert counted(receive(consumer, 1)) == [("2", 1)]
-    consumer.close()
-    assert payloads(receive(client.subscribe(topic, "s", SHARED), 2)) == ["2", "3"]
-
-
-def test_what_is_held_is_not_delivered_to_others(client: pulsar.Client, unique: Unique) -> None:
-    topic, first, messages = received(client, unique, 3)
-    txn = begin(client)
-    first.acknowledge(messages[1], txn=txn)
-    second = client.subscribe(topic, "s", SHARED)
-    first.close()
-    assert payloads(receive(second, 2)) == ["0", "2"]
-    second.redeliver_unacknowledged_messages()
-    assert payloads(receive(second, 2)) == ["0", "2"]
-    assert nothing_comes(second)
-    txn.abort()
-    assert payloads(receive(second, 1)) == ["1"]
-
-
 def test_cumulative_acknowledgements(client: pulsar.Client, unique: Unique) -> None:
     topic, consumer, messages = received(client, unique, 6, EXCLUSIVE)
     dropped = begin(client)
@@ -75,44 +48,6 @@ def test_cumulative_acknowledgements(client: pulsar.Client, unique: Unique) -> N
     kept.commit()
     consumer.close()
     assert payloads(receive(client.subscribe(topic, "s", EXCLUSIVE), 2)) == ["4", "5"]
-
-
-def test_cumulative_ones_are_refused_on_shared_subscriptions(client: pulsar.Client, unique: Unique) -> None:
-    _, consumer, (message,) = received(client, unique, 1)
-    txn = begin(client)
-    with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
-        consumer.acknowledge_cumulative(message, txn=txn)
-    consumer.acknowledge(message, txn=txn)
-    txn.commit()
-
-
-def test_messages_of_a_batch_are_held_one_by_one(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
-    for number in range(4):
-        producer.send_async(str(number).encode(), None)
-    producer.flush()
-    messages = receive(consumer, 4)
-    assert {message.message_id().entry_id() for message in messages} == {0}
-    kept, dropped = begin(client), begin(client)
-    consumer.acknowledge(messages[1], txn=kept)
-    consumer.acknowledge(messages[2], txn=dropped)
-    consumer.redeliver_unacknowledged_messages()
-    assert payloads(receive(consumer, 2)) == ["0", "3"]
-    dropped.abort()
-    assert payloads(receive(consumer, 3)) == ["0", "2", "3"]
-    kept.commit()
-    consumer.close()
-    again = client.subscribe(topic, "s", SHARED)
-    rest = receive(again, 3)
-    assert payloads(rest) == ["0", "2", "3"]
-    last = begin(client)
-    for message in rest:
-        again.acknowledge(message, txn=last)
-    last.commit()
-    again.close()
-    assert nothing_comes(client.subscribe(topic, "s", SHARED))
 
 
 def test_keys_go_on_behind_what_is_held(client: pulsar.Client, unique: Unique) -> None:
@@ -151,43 +86,7 @@ def test_a_chunked_message_is_held_with_all_its_chunks(client: pulsar.Client, un
     assert nothing_comes(client.subscribe(topic, "s", SHARED))
 
 
-def test_several_topics_and_partitions_in_one_transaction(
-    client: pulsar.Client, admin: AdminClient, unique: Unique
-) -> None:
-    one, several = unique("one"), unique("several")
-    admin.create_partitioned_topic(several, 3)
-    consumer = client.subscribe([one, several], "s", SHARED, initial_position=EARLIEST)
-    send(client, one, 2)
-    send(client, several, 6)
-    messages = receive(consumer, 8)
-    txn = begin(client)
-    for message in messages[:5]:
-        consumer.acknowledge(message, txn=txn)
-    txn.commit()
-    consumer.close()
-    left = receive(client.subscribe([one, several], "s", SHARED), 3)
-    assert sorted(payloads(left)) == sorted(payloads(messages[5:]))
-
-
 # Conflicts ------------------------------------------------------------------------------------------------------------
-
-
-def test_conflicts(client: pulsar.Client, unique: Unique) -> None:
-    _topic, consumer, messages = received(client, unique, 4)
-    consumer.acknowledge(messages[0])
-    holder = begin(client)
-    consumer.acknowledge(messages[1], txn=holder)
-    for taken in messages[:2]:
-        other = begin(client)
-        consumer.acknowledge(messages[3], txn=other)
-        with pytest.raises(pulsar.TransactionConflict):
-            consumer.acknowledge(taken, txn=other)
-        with pytest.raises(pulsar.InvalidTxnStatusError):
-            other.commit()
-        assert payloads(receive(consumer, 1)) == ["3"]
-    holder.commit()
-    with pytest.raises(pulsar.InvalidTxnStatusError):
-        consumer.acknowledge(messages[2], txn=holder)
 
 
 def test_an_id_that_names_nothing(client: pulsar.Client, unique: Unique) -> None:
@@ -206,17 +105,6 @@ def test_an_id_that_names_nothing(client: pulsar.Client, unique: Unique) -> None
 # Owners come and go ---------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Unique) -> None:
-    topic, consumer, messages = received(client, unique, 3)
-    kept, dropped = begin(client), begin(client)
-    consumer.acknowledge(messages[0], txn=kept)
-    consumer.acknowledge(messages[1], txn=dropped)
-    consumer.close()
-    kept.commit()
-    dropped.abort()
-    assert payloads(receive(client.subscribe(topic, "s", SHARED), 2)) == ["1", "2"]
-
-
 def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, bootstrap: str, unique: Unique) -> None:
     topic, consumer, messages = received(client, unique, 3)
     kept, dropped = begin(client), begin(client)
@@ -226,21 +114,6 @@ def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, 
     kept.commit()
     dropped.abort()
     until(lambda: is_clean(bootstrap, topic), "the state topic to be clean")
-
-
-def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:
-    topic, consumer, messages = received(client, unique, 3)
-    kept, held = begin(client), begin(client)
-    consumer.acknowledge(messages[0], txn=kept)
-    consumer.acknowledge(messages[1], txn=held)
-    kept.commit()
-    consumer.seek(pulsar.MessageId.earliest)
-    assert payloads(receive(consumer, 2)) == ["0", "2"]
-    consumer.close()
-    again = client.subscribe(topic, "s", SHARED)
-    assert payloads(receive(again, 2)) == ["0", "2"]
-    held.abort()
-    assert payloads(receive(again, 1)) == ["1"]
 
 
 def test_a_seek_without_an_owner_comes_after_what_was_committed(
