@@ -24,17 +24,10 @@ from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
-from pulsar_on_kafka.gateway.bounds import keep_alive
-from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
-from pulsar_on_kafka.gateway.bounds.frame_writer import FrameWriter
-from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
-from pulsar_on_kafka.gateway.bounds.loop_slices import LoopSlice, steps
-from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import Sharing
 from pulsar_on_kafka.gateway.handlers import lookups, schemas
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
-from pulsar_on_kafka.gateway.handlers.error_codes import error_code_of
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter, time_text
@@ -50,6 +43,13 @@ from pulsar_on_kafka.gateway.handlers.wire_producer import (
     open_producer,
 )
 from pulsar_on_kafka.gateway.login.access import GatewayAccess, Login
+from pulsar_on_kafka.gateway.protocol import keep_alive
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
+from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
+from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
+from pulsar_on_kafka.gateway.protocol.keep_alive import KeepAlive, Verdict
+from pulsar_on_kafka.gateway.protocol.loop_slices import LoopSlice, steps
+from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId

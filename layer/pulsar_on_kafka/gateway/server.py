@@ -20,7 +20,6 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
-from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, ConnectionContext, operation_deadline
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import Sharing, fleets_group
@@ -31,6 +30,7 @@ from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE
 from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
+from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 
 _log: Final = logging.getLogger(__name__)
 

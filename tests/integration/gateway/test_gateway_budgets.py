@@ -14,9 +14,9 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.gateway.bounds.frame_writer import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.handlers.wire_consumer import MAX_HASH_RANGES
 from pulsar_on_kafka.gateway.handlers.wire_producer import MAX_MESSAGES_IN_BATCH
+from pulsar_on_kafka.gateway.protocol.frame_writer import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.ack_sets import words_of
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command

@@ -12,9 +12,9 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway import connection
-from pulsar_on_kafka.gateway.bounds import keep_alive
-from pulsar_on_kafka.gateway.bounds.frame_writer import CONGESTED_BYTES
-from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
+from pulsar_on_kafka.gateway.protocol import keep_alive
+from pulsar_on_kafka.gateway.protocol.frame_writer import CONGESTED_BYTES
+from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka_mapping.wire.frames import MAX_FRAME_BYTES, frame

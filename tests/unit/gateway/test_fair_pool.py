@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
-from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
-from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS, RequestQueue
-from pulsar_on_kafka.gateway.handlers.error_codes import error_code_of
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
+from pulsar_on_kafka.gateway.protocol.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
+from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS, RequestQueue
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 from tests.waiting import never, until
 

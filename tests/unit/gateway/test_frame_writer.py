@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pulsar_on_kafka.gateway.bounds.frame_writer import CONGESTED_BYTES, FrameWriter
+from pulsar_on_kafka.gateway.protocol.frame_writer import CONGESTED_BYTES, FrameWriter
 
 
 class _Transport(asyncio.Transport):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
+from pulsar_on_kafka.gateway.protocol.keep_alive import KeepAlive, Verdict
 
 
 def test_an_idle_client_gets_a_ping_and_is_gone_an_interval_later() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from pulsar_on_kafka.base.errors import StoreError, SubscriptionBusy
 from pulsar_on_kafka.gateway import connection as module
-from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
+from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS
 from pulsar_on_kafka_mapping.wire.commands import Type, command
 from pulsar_on_kafka_mapping.wire.frames import frame
 from tests.seeds import in_three

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.gateway.bounds.properties import properties_of
+from pulsar_on_kafka.gateway.protocol.properties import properties_of
 from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES
 
 

@@ -31,8 +31,8 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
-from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
+from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus

@@ -36,11 +36,11 @@ from pulsar_on_kafka.client.consumer.message_positions import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
-from pulsar_on_kafka.gateway.bounds.frame_writer import FrameWriter
-from pulsar_on_kafka.gateway.bounds.properties import properties_of
 from pulsar_on_kafka.gateway.handlers.entry_encoder import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import schema_info
+from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
+from pulsar_on_kafka.gateway.protocol.properties import properties_of
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name

@@ -34,13 +34,13 @@ from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
 from pulsar_on_kafka.broker.publishing.single_records import SingleRecords
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
-from pulsar_on_kafka.gateway.bounds.frame_writer import FrameWriter as Frames
-from pulsar_on_kafka.gateway.bounds.properties import properties_of
-from pulsar_on_kafka.gateway.handlers.error_codes import error_code_of
 from pulsar_on_kafka.gateway.handlers.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.handlers.transactions import RoleTransactions, txn_of, txn_of_metadata
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
+from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter as Frames
+from pulsar_on_kafka.gateway.protocol.properties import properties_of
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, FairPool
+from pulsar_on_kafka.gateway.protocol.fair_pool import MAX_OF_CALLER, FairPool
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
 _log: Final = logging.getLogger(__name__)
