@@ -12,8 +12,9 @@ from typing import Any, Final, cast
 
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.gateway.connection import Connection, ConnectionContext
+from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
+from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.login.access import EVERYBODY
@@ -32,20 +33,21 @@ class ServedConnection:
         """`pool` does what is to be asked of Kafka, `watchers` are those of topics; None: Kafka never answers."""
         self.said: list[tuple[Type, Any]] = []
         self.closed = False
-        self.cut_off = False
-        """Its gateway is, from Kafka."""
+        self.is_disconnected = False
+        """Its gateway is disconnected from Kafka."""
         self._cutter = FrameCutter()
         self._soon: deque[Callable[[], object]] = deque()
         self.timers: deque[Callable[[], object]] = deque()
         node: Any = SimpleNamespace(clock=ClusterClock(SystemClock()), transactions=SimpleNamespace(join=None))
         pool = pool or SimpleNamespace(submit=_refuse)
         sharing: Any = SimpleNamespace(
-            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: self.cut_off,
+            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None,
+            is_disconnected=lambda: self.is_disconnected,
             is_new=lambda bundle: False,
         )  # fmt: skip
         nothing: Any = None
         self._connection = Connection(
-            ConnectionContext(
+            GatewayContext(
                 node,
                 cast("asyncio.AbstractEventLoop", self),
                 pool,
@@ -56,7 +58,8 @@ class ServedConnection:
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 watchers or TopicWatchers(node, nothing),
                 WaitingProducers(self.call_later),
-            )
+            ),
+            Connections(),
         )
         self._connection.connection_made(cast("asyncio.Transport", self))
 

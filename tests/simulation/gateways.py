@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, CUT_OFF_S, Bundles, FleetMember
+from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, DISCONNECTED_S, Bundles, FleetMember
 from pulsar_on_kafka.gateway.fleet.membership import PATIENCE_S
 
 SESSION_S = 6.0
@@ -260,7 +260,7 @@ class Gateway:
         now_s, waiting, self.waiting = self.world.now_s, self.waiting, []
         for each in waiting:
             found = self._known(each.bundle)
-            if found is None and now_s < each.since_s + PATIENCE_S and not self.bundles.cut_off(now_s):
+            if found is None and now_s < each.since_s + PATIENCE_S and not self.bundles.is_disconnected(now_s):
                 self.waiting.append(each)
             else:
                 each.then(found or self.bundles.owner(each.bundle, now_s))
@@ -272,7 +272,7 @@ class Gateway:
 
     def _ask(self, connection: Connection, bundle: int, then: Callable[[str | None], None]) -> None:
         found = self._known(bundle)
-        if found is None and not self.bundles.cut_off(self.world.now_s):
+        if found is None and not self.bundles.is_disconnected(self.world.now_s):
             self.waiting.append(Waiting(connection, bundle, self.world.now_s, then))
         else:
             then(found)
@@ -286,7 +286,7 @@ class Gateway:
             if url := self.bundles.elsewhere(serving.topic.bundle):
                 self._close_consumer(serving)
                 serving.connection.tell("CLOSE", url)
-        if (self.producers or self.consumers) and self.bundles.cut_off(self.world.now_s):
+        if (self.producers or self.consumers) and self.bundles.is_disconnected(self.world.now_s):
             for connection in list(self.connections):
                 self._drop(connection)
                 connection.end()
@@ -566,7 +566,7 @@ class World:
     def keeps_none(self, gateway: Gateway) -> None:
         """Who is cut off for long ends its clients' connections, where others of the fleet are known to be there."""
         since_s = max(gateway.cut_since_s, gateway.stopped_until)
-        late = gateway.cut_off and self.now_s - since_s > SESSION_S + CUT_OFF_S + 1
+        late = gateway.cut_off and self.now_s - since_s > SESSION_S + DISCONNECTED_S + 1
         kept = bool(gateway.producers or gateway.consumers) and not gateway.bundles._alone
         assert not (late and kept and not gateway.stopping), (
             f"{gateway.name} keeps clients, cut off since {since_s:.1f}"

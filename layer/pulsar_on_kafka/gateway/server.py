@@ -20,17 +20,20 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
-from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, ConnectionContext, operation_deadline
+from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import Sharing, fleets_group
+from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
-from pulsar_on_kafka.gateway.handlers.lookups import TLS
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
+from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE
 from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
+from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
+from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
 
 _log: Final = logging.getLogger(__name__)
 
@@ -100,7 +103,7 @@ class Gateway:
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
         )
-        self._serving = ConnectionContext(
+        self.context = GatewayContext(
             node,
             self._loop,
             self._pool,
@@ -112,8 +115,16 @@ class Gateway:
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),
         )
+        self.connections = Connections()
         self._listeners = [
-            Listener(self._loop, each, lambda: Connection(self._serving), self._tls, CONNECT_S, self._is_full)
+            Listener(
+                self._loop,
+                each,
+                lambda: Connection(self.context, self.connections),
+                self._tls,
+                CONNECT_S,
+                self._is_full,
+            )
             for each in self._sockets
         ]
         self._loop.call_later(settings.rates_interval_s, self._note_rates)
@@ -122,20 +133,20 @@ class Gateway:
 
     def _note_rates(self) -> None:
         self._loop.call_later(self._settings.rates_interval_s, self._note_rates)
-        for connection in self._serving.connections:
+        for connection in self.connections.all():
             connection.note_rates()
         if not self._node.clock.is_known:
             aside("pok-gateway-clock", self._node.clock.now_ms)
 
     def _follow(self) -> None:
-        if self._sharing.cut_off():
+        if self._sharing.is_disconnected():
             # Their clients send it again, to others of the fleet: it must not be stored when Kafka is there again.
-            self._node.give_up_producers(USE, ConnectFailed("this gateway is cut off from Kafka"))
-        for connection in list(self._serving.connections):
+            self._node.give_up_producers(USE, ConnectFailed("this gateway is disconnected from Kafka"))
+        for connection in self.connections.all():
             connection.follow()
 
     def _is_full(self) -> bool:
-        if len(self._serving.connections) < MAX_CONNECTIONS:
+        if len(self.connections) < MAX_CONNECTIONS:
             return False
         _log.warning("a connection is closed at once: there are %d, as many as may be", MAX_CONNECTIONS)
         return True
@@ -164,7 +175,7 @@ class Gateway:
         closing: Future[list[Future[None]]] = Future()
 
         def unload() -> None:
-            closing.set_result([each for one in list(self._serving.connections) for each in one.unload(topics)])
+            closing.set_result([each for one in self.connections.all() for each in one.unload(topics)])
 
         self._loop.call_soon_threadsafe(unload)
         try:
@@ -192,8 +203,8 @@ class Gateway:
         try:
             ended.result(deadline.remaining_s())
         except FutureTimeout:
-            _log.warning("clients that do not take what was said to them are cut off")
-            self._loop.call_soon_threadsafe(self._cut_off)
+            _log.warning("connections of clients that do not read their last replies are aborted")
+            self._loop.call_soon_threadsafe(self._abort)
             ended.result()
         finally:
             self._scheduler.close()
@@ -214,9 +225,9 @@ class Gateway:
         _log.warning("the gateway stops before everything that its clients had opened is closed")
 
     async def _moved(self) -> None:
-        """Return when every client has heard where to go."""
+        """Return when every client knows its new gateway."""
         self._follow()
-        moves = [move for connection in self._serving.connections for move in connection.moves]
+        moves = [move for connection in self.connections.all() for move in connection.moves]
         if moves:
             await asyncio.wait(moves)
 
@@ -224,12 +235,12 @@ class Gateway:
         for listener in self._listeners:
             listener.close()
         await self._sharing.end()
-        connections = list(self._serving.connections)
+        connections = self.connections.all()
         for connection in connections:
             connection.end("the gateway stops")
         for connection in connections:
             await connection.ended.wait()
 
-    def _cut_off(self) -> None:
-        for connection in list(self._serving.connections):
-            connection.cut_off()
+    def _abort(self) -> None:
+        for connection in self.connections.all():
+            connection.abort()

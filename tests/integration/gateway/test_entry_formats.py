@@ -237,7 +237,7 @@ def test_a_batch_of_the_sdk_is_converted_once_for_all_who_get_it(
         )
         for number in range(3)
     ]  # fmt: skip
-    before = gateway._serving.entries.converted
+    before = gateway.context.entries.converted
     producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=50)
     for number in range(100):
         producer.send_async(b"%d" % number, None)
@@ -251,7 +251,7 @@ def test_a_batch_of_the_sdk_is_converted_once_for_all_who_get_it(
         again: set[bytes] = set()
         while again != set(texts):  # an entry comes for each of its messages that was refused a while after another
             again.add(consumer.receive(PATIENCE_MS).data())
-    assert gateway._serving.entries.converted - before == len({message.message_id().entry_id() for message in found})
+    assert gateway.context.entries.converted - before == len({message.message_id().entry_id() for message in found})
 
 
 def test_an_encrypted_batch_of_the_sdk_waits_for_the_sdk_s_consumers(

@@ -165,7 +165,7 @@ def test_a_gateway_that_comes_gets_its_share_and_the_clients_of_it(
         for producer in producers:
             producer.send(b"%d" % sent)
         sent += 1
-        return shared_out(admin, fleet, 2)() and bool(second._serving.connections)
+        return shared_out(admin, fleet, 2)() and bool(second.connections)
 
     until(moved, "clients to come to the second gateway")
     for producer in producers:

@@ -104,8 +104,8 @@ def test_what_still_waits_when_its_connection_ends_is_not_stored(
         for entry in entries:
             say(sending, batches, entry)
         until(lambda: queue().full, "librdkafka to be full")
-        gateway._loop.call_soon_threadsafe(gateway._cut_off)
-        until(lambda: not gateway._serving.connections, "its connection to be gone")
+        gateway._loop.call_soon_threadsafe(gateway._abort)
+        until(lambda: not gateway.connections, "its connection to be gone")
     own_broker.resume()
     until(lambda: not queue().outstanding(), "what was taken to be stored")
     stored = [record.value() for record in in_kafka(own_broker.bootstrap, _TOPIC)]

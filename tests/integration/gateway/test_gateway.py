@@ -13,8 +13,7 @@ from confluent_kafka import KafkaError
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.gateway import connection
-from pulsar_on_kafka.gateway.handlers import wire_consumer
+from pulsar_on_kafka.gateway.handlers import consumers, wire_consumer
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.schema_compat import SchemaType
@@ -213,7 +212,7 @@ def test_a_reader_that_was_sought_goes_on_there_though_it_is_refused_once(
         raise StoreError("Kafka does not answer")
 
     with monkeypatch.context() as once:
-        once.setattr(connection, "open_consumer", refuse)
+        once.setattr(consumers, "open_consumer", refuse)
         assert wire.ask(Type.SUBSCRIBE, request_id=3, **said).message == "Kafka does not answer"
     wire.ask(Type.SUBSCRIBE, request_id=4, **said)
     wire.say(Type.FLOW, consumer_id=0, messagePermits=1)
@@ -308,7 +307,7 @@ def test_a_message_that_failed_while_later_ones_were_stored_is_stored_when_it_co
     topic = unique()
     admin.create_topic(topic)
     admin.set_policy(topic, "deduplication", True)
-    kafka = gateway._serving.node.producer("none", 0, USE)
+    kafka = gateway.context.node.producer("none", 0, USE)
     produce, refused = kafka.produce, list[Any]()
 
     def refuse() -> None:

@@ -104,11 +104,11 @@ def test_replies_that_a_client_does_not_read_are_bounded(
     begun = process.memory_info().rss
     with victim(gateway):
         wire.write(b"".join(frame(command(Type.GET_SCHEMA, request_id=n, topic=topic)) for n in range(990)))
-        connection = next(each for each in gateway._serving.connections if each._producers)
-        until(lambda: connection._frames.congested, "the client to be seen not to read")
-        transport: Any = connection._transport
+        connection = next(each for each in gateway.connections.all() if len(each.producers))
+        until(lambda: connection.writer.congested, "the client to be seen not to read")
+        transport: Any = connection.transport
         until(lambda: transport.get_write_buffer_size() > CONGESTED_BYTES, "replies to wait")
-        until(lambda: not connection._requests.working, "the requests that have begun to be done")
+        until(lambda: not connection.requests.working, "the requests that have begun to be done")
         assert transport.get_write_buffer_size() < 2 * CONGESTED_BYTES + 8 * len(schema["schema_data"])
         assert process.memory_info().rss - begun < 100 * MIB
         heard = {wire.hear()[1].request_id for _ in range(990)}
@@ -126,9 +126,9 @@ def test_one_topic_s_consumers_hold_up_no_other_topic(
             for number in range(20):
                 wire.say(Type.SUBSCRIBE, topic=busy, subscription="s", subType=1, consumer_id=number, request_id=number)
         assert other.ask(Type.PRODUCER, topic=quiet, producer_id=1, request_id=1).HasField("producer_name")
-        connections = list(gateway._serving.connections)
-        assert sum(len(each._consumers) for each in connections) == 200
-        ready = sum(len(each._consumers.items()) for each in connections)
+        connections = gateway.connections.all()
+        assert sum(len(each.consumers) for each in connections) == 200
+        ready = sum(len(each.consumers.handles.items()) for each in connections)
         assert ready < 200, "the producer waited for all consumers"
         for wire in wires:
             assert {wire.hear()[0] for _ in range(20)} == {Type.SUCCESS}

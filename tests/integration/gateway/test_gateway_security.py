@@ -12,7 +12,9 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway import connection
+from pulsar_on_kafka.gateway.login import client_login
 from pulsar_on_kafka.gateway.protocol import keep_alive
+from pulsar_on_kafka.gateway.protocol.frame_reader import MAX_CONNECT_BYTES
 from pulsar_on_kafka.gateway.protocol.frame_writer import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
@@ -131,10 +133,10 @@ def _something(field: Any) -> Any:
 
 def test_a_frame_before_connect_is_small(opened: Opened) -> None:
     wire = opened(silent=True)
-    wire.write(numbers(connection.MAX_CONNECT_BYTES + 1, 4))
+    wire.write(numbers(MAX_CONNECT_BYTES + 1, 4))
     assert wire.hear() == (None, None)
     large = opened(silent=True)
-    assert large.connect(auth_data=bytes(connection.MAX_CONNECT_BYTES // 2))[0] is Type.CONNECTED
+    assert large.connect(auth_data=bytes(MAX_CONNECT_BYTES // 2))[0] is Type.CONNECTED
 
 
 def test_changed_bytes_disturb_nobody_else(opened: Opened, unique: Unique) -> None:
@@ -162,7 +164,7 @@ def test_changed_bytes_disturb_nobody_else(opened: Opened, unique: Unique) -> No
 
 
 def test_who_says_nothing_is_closed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECT_S", 0.2)
+    monkeypatch.setattr(client_login, "CONNECT_S", 0.2)
     monkeypatch.setattr(keep_alive, "INTERVAL_S", 0.2)
     silent, half = opened(silent=True), opened(silent=True)
     half.write(frame(command(Type.CONNECT, client_version="half"))[:7])
@@ -194,7 +196,7 @@ def test_a_thousand_strangers_keep_nobody_out(gateway: Gateway, opened: Opened) 
     assert strangers[0].hear() == (None, None)
     assert is_served(served)
     assert is_served(late)
-    assert len(gateway._serving.strangers) < connection.MAX_UNCONNECTED
+    assert gateway.connections.without_login < connection.MAX_UNCONNECTED
 
 
 def test_permits_without_end_fill_no_memory(
@@ -209,10 +211,9 @@ def test_permits_without_end_fill_no_memory(
     subscribed(wire, topic)
     for _ in range(3):
         wire.say(Type.FLOW, consumer_id=1, messagePermits=2**32 - 1)
-    (served,) = gateway._serving.connections
-    until(lambda: served._frames.congested, "the client to take nothing")
-    assert served._transport is not None
-    assert served._transport.get_write_buffer_size() <= CONGESTED_BYTES + _FETCH_BYTES
+    (served,) = gateway.connections.all()
+    until(lambda: served.writer.congested, "the client to take nothing")
+    assert served.transport.get_write_buffer_size() <= CONGESTED_BYTES + _FETCH_BYTES
     found = 0
     while found < count:
         kind, _ = wire.hear()
@@ -226,7 +227,7 @@ def test_permits_without_end_fill_no_memory(
 def test_who_asks_and_takes_no_answer_is_not_read(gateway: Gateway, opened: Opened) -> None:
     wire = opened()
     pings = frame(_PING) * 50_000
-    (served,) = gateway._serving.connections
+    (served,) = gateway.connections.all()
     wire.limit_s(0.5)
 
     def asks_for_ever() -> None:
@@ -235,8 +236,7 @@ def test_who_asks_and_takes_no_answer_is_not_read(gateway: Gateway, opened: Open
 
     with pytest.raises(TimeoutError):
         asks_for_ever()
-    assert served._transport is not None
-    assert served._transport.get_write_buffer_size() <= CONGESTED_BYTES + 2**20
+    assert served.transport.get_write_buffer_size() <= CONGESTED_BYTES + 2**20
 
 
 def test_ids_of_others_change_nothing(opened: Opened, client: sdk.Client, admin: AdminClient, unique: Unique) -> None:

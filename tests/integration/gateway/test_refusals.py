@@ -52,9 +52,9 @@ class Stage:
         said = holder.ask(Type.PRODUCER, topic=self.topic, producer_id=1, request_id=9, producer_name="taken",
                           user_provided_producer_name=True)  # fmt: skip
         assert said.producer_name == "taken"
-        others = set(gateway._serving.connections)
+        others = set(gateway.connections.all())
         wire.connect()
-        (self.connection,) = set[Connection](gateway._serving.connections) - others
+        (self.connection,) = set[Connection](gateway.connections.all()) - others
 
     def ask(self, kind: Type, **fields: Any) -> tuple[Type, Any]:
         self._request += 1
@@ -67,14 +67,14 @@ class Stage:
                 return heard, said
 
     def counts(self) -> dict[str, object]:
-        node, connection = self.gateway._serving.node, self.connection
+        node, connection = self.gateway.context.node, self.connection
         return {
             "members": {key: member.consumers() for key, member in node.memberships.members().items()},
             "subscriptions": sorted(self._admin.list_subscriptions(self.topic)),
             "producers": {key: len(held) for key, held in node.producers._held.items()},
-            "open": (len(connection._consumers), len(connection._producers), len(connection._watching)),
-            "asked": (connection._requests.open, connection._requests.working, len(connection._requests.waiting)),
-            "under way": connection._sent - connection._answered,
+            "open": (len(connection.consumers), len(connection.producers), len(connection.watchers)),
+            "asked": (connection.requests.open, connection.requests.working, len(connection.requests.waiting)),
+            "under way": connection.reader.flow.in_flight,
         }
 
 
@@ -194,7 +194,7 @@ REFUSED_ENTRIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("what", REFUSED_ENTRIES)
 def test_a_message_that_is_refused_leaves_nothing(stage: Stage, what: str) -> None:
     assert stage.ask(Type.PRODUCER, topic=stage.topic, producer_id=1)[0] is Type.PRODUCER_SUCCESS
-    producer = stage.connection._producers.get(1)
+    producer = stage.connection.producers.handles.get(1)
     assert producer is not None
     before = stage.counts()
     fields = {"sequence_id": 5, "producer_name": "p", "publish_time_ms": time.time_ns() // 1_000_000}

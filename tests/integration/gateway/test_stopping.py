@@ -10,7 +10,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.gateway import connection as module
+from pulsar_on_kafka.gateway.handlers import consumers
 from pulsar_on_kafka.gateway.handlers.wire_consumer import open_consumer
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
@@ -33,7 +33,7 @@ def test_a_consumer_that_is_being_opened_while_the_gateway_stops_is_closed(
         assert may_return.wait(60)
         return found
 
-    monkeypatch.setattr(module, "open_consumer", held)
+    monkeypatch.setattr(consumers, "open_consumer", held)
     waits = threading.Event()
     for name in ("shutdown", "wait_until_idle"):
         method = getattr(FairPool, name)

@@ -7,7 +7,7 @@ import pytest
 from pulsar_on_kafka.base.processes import member_client_id
 from pulsar_on_kafka.gateway.fleet.bundles import (
     BUNDLES,
-    CUT_OFF_S,
+    DISCONNECTED_S,
     FRESH_S,
     NEW_S,
     Bundles,
@@ -16,7 +16,7 @@ from pulsar_on_kafka.gateway.fleet.bundles import (
     member_name,
     url_of,
 )
-from pulsar_on_kafka.gateway.handlers.lookups import addressed
+from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 HERE, THERE = "pulsar://here:6650", "pulsar+ssl://there:6651"
@@ -52,8 +52,8 @@ def test_a_client_id_tells_the_address() -> None:
 
 
 def test_an_address_stands_in_the_field_of_its_kind() -> None:
-    assert addressed("brokerServiceUrl", HERE) == {"brokerServiceUrl": HERE}
-    assert addressed("brokerServiceUrl", THERE) == {"brokerServiceUrlTls": THERE}
+    assert address_field("brokerServiceUrl", HERE) == {"brokerServiceUrl": HERE}
+    assert address_field("brokerServiceUrl", THERE) == {"brokerServiceUrlTls": THERE}
 
 
 def test_one_alone_serves_everything_before_it_is_a_member() -> None:
@@ -102,21 +102,21 @@ def test_another_process_at_the_same_address_is_as_good() -> None:
     assert (bundles.known(40, 1.0), bundles.elsewhere(40)) == (HERE, None)
 
 
-def test_who_cannot_ask_is_cut_off_after_a_while() -> None:
+def test_a_gateway_that_cannot_describe_the_group_is_disconnected_after_a_while() -> None:
     bundles = known(*range(32), members=(us(*range(32)), them(*range(32, 64))))
     bundles.revoked(range(32), 10.0)
-    assert not bundles.cut_off(9.9 + CUT_OFF_S)
+    assert not bundles.is_disconnected(9.9 + DISCONNECTED_S)
     assert bundles.owner(3, 10.0) == HERE
-    assert bundles.cut_off(10.0 + CUT_OFF_S)
-    assert bundles.owner(3, 10.0 + CUT_OFF_S) is None
+    assert bundles.is_disconnected(10.0 + DISCONNECTED_S)
+    assert bundles.owner(3, 10.0 + DISCONNECTED_S) is None
     bundles.described((us(), them()), 20.0, stable=False)
-    assert not bundles.cut_off(20.0)
+    assert not bundles.is_disconnected(20.0)
 
 
-def test_one_alone_is_never_cut_off() -> None:
+def test_one_alone_is_never_disconnected() -> None:
     bundles = known(*ALL, members=(us(*ALL),))
     bundles.revoked(ALL, 10.0)
-    assert not bundles.cut_off(100.0)
+    assert not bundles.is_disconnected(100.0)
     assert bundles.owner(3, 100.0) == HERE
 
 

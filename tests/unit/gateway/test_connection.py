@@ -58,14 +58,14 @@ def test_a_message_of_a_producer_that_was_never_opened_ends_the_connection() -> 
     assert served.closed
 
 
-def test_a_gateway_that_is_cut_off_ends_connections_that_only_ask_for_transactions() -> None:
-    """Else coordinators would be asked there without an answer, until Kafka is back."""
+def test_a_disconnected_gateway_ends_connections_that_have_only_transactions() -> None:
+    """Else their requests would fail there until Kafka is back."""
     served = ServedConnection()
     served.hear(CONNECT)
     served.hear(frame(command(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=0)))
     served.follow()
     assert not served.closed
-    served.cut_off = True
+    served.is_disconnected = True
     served.follow()
     assert served.closed
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
-from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS, RequestQueue
 from pulsar_on_kafka_mapping.wire.commands import ServerError
@@ -122,11 +121,11 @@ class Now:
 def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
     pool: Any = Now()
     reads = True
-    requests = RequestQueue(pool, lambda action: action(), lambda: reads, error_code_of)
+    requests = RequestQueue(pool, lambda action: action(), lambda: reads)
     replies: list[int] = []
     refused: list[ServerError] = []
     for number in range(MAX_REQUESTS + 5):
-        requests.ask(lambda number=number: number, replies.append, lambda code, _: refused.append(code))  # type: ignore[misc]
+        requests.begin(lambda number=number: number, replies.append, lambda code, _: refused.append(code))  # type: ignore[misc]
     assert len(pool.begun) == MAX_OF_CALLER
     assert refused == [ServerError.TOO_MANY_REQUESTS] * 5
     reads = False
@@ -145,11 +144,11 @@ def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
 
 def test_what_was_opened_is_closed_although_the_client_does_not_read(held: Held) -> None:
     reads, began = [False], list[str]()
-    queue = RequestQueue(held.pool, lambda action: action(), lambda: reads[0], error_code_of)
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: reads[0])
     held.may_end.set()
-    queue.ask(lambda: began.append("look up"), lambda _: None, lambda code, reason: None)
-    queue.do(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
-    queue.do(lambda: began.append("close another"), lambda _: None, lambda code, reason: None, topic="t")
+    queue.begin(lambda: began.append("look up"), lambda _: None, lambda code, reason: None)
+    queue.begin_close(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
+    queue.begin_close(lambda: began.append("close another"), lambda _: None, lambda code, reason: None, topic="t")
     until(lambda: sorted(began) == ["close", "close another"], "the ends alone")
     reads[0] = True
     queue.begin_waiting()
@@ -158,11 +157,13 @@ def test_what_was_opened_is_closed_although_the_client_does_not_read(held: Held)
 
 def test_an_end_comes_after_the_requests_before_it(held: Held) -> None:
     began: list[str] = []
-    queue = RequestQueue(held.pool, lambda action: action(), lambda: True, error_code_of)
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: True)
     for number in range(MAX_OF_CALLER):
-        queue.ask(lambda: held.submit("other").result(60), lambda _: None, lambda code, reason: None, topic=str(number))
-    queue.ask(lambda: began.append("unsubscribe"), lambda _: None, lambda code, reason: None, topic="t")
-    queue.do(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
+        queue.begin(
+            lambda: held.submit("other").result(60), lambda _: None, lambda code, reason: None, topic=str(number)
+        )
+    queue.begin(lambda: began.append("unsubscribe"), lambda _: None, lambda code, reason: None, topic="t")
+    queue.begin_close(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
     assert [each.is_end for each in queue.waiting] == [False, True]
     held.may_end.set()
     until(lambda: sorted(began) == ["close", "unsubscribe"], "both")

@@ -26,8 +26,8 @@ class _Transport(asyncio.Transport):
 def test_what_waits_for_the_loop_is_bounded_and_told_when_it_is_taken() -> None:
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing, transport = FrameWriter(loop, lambda: told.append(outgoing.congested)), _Transport()
-        outgoing.use(transport)
+        transport = _Transport()
+        outgoing = FrameWriter(loop, transport, lambda: told.append(outgoing.congested))
         half = bytes(CONGESTED_BYTES // 2)
         outgoing.send((half, half))
         assert not outgoing.congested
@@ -45,8 +45,7 @@ def test_what_waits_for_the_loop_is_bounded_and_told_when_it_is_taken() -> None:
 def test_a_client_that_does_not_take_it_is_told_of_later() -> None:
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing = FrameWriter(loop, lambda: told.append(outgoing.congested))
-        outgoing.use(_Transport())
+        outgoing = FrameWriter(loop, _Transport(), lambda: told.append(outgoing.congested))
         outgoing.pause()
         outgoing.send((bytes(CONGESTED_BYTES + 1),))
         outgoing.write()
@@ -62,8 +61,7 @@ def test_what_two_threads_add_at_once_counts() -> None:
     """Else the loop, which has seen that the client is behind, is never told that it is not any more."""
     loop, told = asyncio.new_event_loop(), []
     try:
-        outgoing = FrameWriter(loop, lambda: told.append(outgoing.congested))
-        outgoing.use(_Transport())
+        outgoing = FrameWriter(loop, _Transport(), lambda: told.append(outgoing.congested))
 
         class Frame(bytes):
             def __len__(self) -> int:

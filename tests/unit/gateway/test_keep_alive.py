@@ -1,4 +1,4 @@
-"""A client that says nothing, or takes nothing, is disconnected; one that does either in its time is not."""
+"""The keep-alive's verdicts, interval by interval."""
 
 from __future__ import annotations
 
@@ -6,35 +6,25 @@ import pytest
 
 from pulsar_on_kafka.gateway.protocol.keep_alive import KeepAlive, Verdict
 
-
-def test_an_idle_client_gets_a_ping_and_is_gone_an_interval_later() -> None:
-    keep = KeepAlive()
-    found = [keep.judge(heard=False, is_read=True, waiting=0, taken=0) for _ in range(2)]
-    assert found == [Verdict.PING, Verdict.SILENT]
+CONTINUE, PING, SILENT, DOES_NOT_READ = Verdict.CONTINUE, Verdict.PING, Verdict.SILENT, Verdict.DOES_NOT_READ
 
 
-def test_a_client_that_answers_stays() -> None:
-    keep = KeepAlive()
-    for number in range(10):
-        heard = number % 2 == 1
-        found = keep.judge(heard=heard, is_read=True, waiting=0, taken=number)
-        assert found is (Verdict.GOES_ON if heard else Verdict.PING)
-
-
-def test_what_is_not_read_cannot_be_heard() -> None:
-    keep = KeepAlive()
-    assert {keep.judge(heard=False, is_read=False, waiting=0, taken=0) for _ in range(10)} == {Verdict.GOES_ON}
-
-
-@pytest.mark.parametrize("is_read", [True, False])
-def test_a_client_that_takes_nothing_is_gone_after_two_intervals(is_read: bool) -> None:
-    keep = KeepAlive()
-    found = [keep.judge(heard=True, is_read=is_read, waiting=9, taken=taken) for taken in (5, 5, 5)]
-    assert found == [Verdict.GOES_ON, Verdict.GOES_ON, Verdict.DOES_NOT_READ]
-
-
-def test_a_client_that_reads_slowly_stays() -> None:
-    keep = KeepAlive()
-    for taken in range(1, 20):
-        for _ in range(2):
-            assert keep.judge(heard=True, is_read=False, waiting=9, taken=taken) is Verdict.GOES_ON
+@pytest.mark.parametrize(
+    ("intervals", "verdicts"),
+    [
+        # each interval: a frame came, the socket is read, bytes that wait, bytes that were read
+        ([(False, True, 0, 0)] * 2, [PING, SILENT]),
+        ([(False, True, 0, 0), (True, True, 0, 1)] * 5, [PING, CONTINUE] * 5),
+        ([(False, False, 0, 0)] * 10, [CONTINUE] * 10),
+        ([(True, True, 9, 5)] * 3, [CONTINUE, CONTINUE, DOES_NOT_READ]),
+        ([(True, False, 9, 5)] * 3, [CONTINUE, CONTINUE, DOES_NOT_READ]),
+        ([(True, False, 9, taken // 2) for taken in range(2, 40)], [CONTINUE] * 38),
+    ],
+    ids=["silent", "answers", "not read, so not judged", "reads nothing", "reads nothing, not read", "reads slowly"],
+)
+def test_verdicts(intervals: list[tuple[bool, bool, int, int]], verdicts: list[Verdict]) -> None:
+    keep, found = KeepAlive(), []
+    for received, is_read, waiting, taken in intervals:
+        keep.has_received = received
+        found.append(keep.judge(is_read=is_read, waiting=waiting, taken=taken))
+    assert found == verdicts

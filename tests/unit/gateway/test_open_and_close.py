@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import StoreError, SubscriptionBusy
-from pulsar_on_kafka.gateway import connection as module
+from pulsar_on_kafka.gateway.handlers import consumers, producers
 from pulsar_on_kafka.gateway.protocol.request_queue import MAX_REQUESTS
 from pulsar_on_kafka_mapping.wire.commands import Type, command
 from pulsar_on_kafka_mapping.wire.frames import frame
@@ -73,7 +73,7 @@ class Attached:
         request = asked.request_id
         self.requests.add(request)
         self.lost[request] = lost
-        made = SimpleNamespace(topic=TOPIC, bundle=bundle, goes_on_at=None)
+        made = SimpleNamespace(topic=TOPIC, bundle=bundle, sought_offset=None)
 
         def close(deadline: object = None) -> None:
             self.requests.discard(request)
@@ -88,7 +88,7 @@ class Attached:
 
         made.redeliver_all = lambda epoch: self.redelivered.append(request)
         made.endpoint = SimpleNamespace(
-            close=lambda: None, closed=False, topic=TOPIC, bundle=bundle, wake_member=lambda: None, hears_active=False
+            close=lambda: None, closed=False, topic=TOPIC, bundle=bundle, wake_member=lambda: None, reports_active=False
         )
         made.close, made.unsubscribe = close, unsubscribe
         return _Handle(made)
@@ -174,9 +174,9 @@ class Client:
 def attached(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Attached]:
     def begin() -> Attached:
         made = Attached()
-        monkeypatch.setattr(module, "open_consumer", made.consumer)
-        monkeypatch.setattr(module, "open_producer", made.producer)
-        monkeypatch.setattr(module, "WireProducer", made.wire_producer)
+        monkeypatch.setattr(consumers, "open_consumer", made.consumer)
+        monkeypatch.setattr(producers, "open_producer", made.producer)
+        monkeypatch.setattr(producers, "WireProducer", made.wire_producer)
         return made
 
     return begin

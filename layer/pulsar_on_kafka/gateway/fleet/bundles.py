@@ -22,7 +22,7 @@ FRESH_S: Final = 1.0
 """A description of the group is good for answers for so long."""
 NEW_S: Final = 4.0
 """What another gateway had of a bundle may be in the way for so long: its memberships end one by one."""
-CUT_OFF_S: Final = 2.0
+DISCONNECTED_S: Final = 2.0
 """Who lost its bundles that long ago, 6 s after Kafka heard of it last, and cannot ask by whom they are served, is cut
 off: others serve them."""
 
@@ -133,7 +133,7 @@ class Bundles:
         if bundle in self._own:
             return self.url
         found = self.url if self._alone else self._seen.get(bundle)
-        return None if found == self.url and (self._leaving or self.cut_off(now_s)) else found
+        return None if found == self.url and (self._leaving or self.is_disconnected(now_s)) else found
 
     def elsewhere(self, bundle: int) -> str | None:
         """Another gateway that serves it, where its clients are to go."""
@@ -148,7 +148,7 @@ class Bundles:
         """The addresses of all other gateways that serve anything."""
         return set(self._seen.values()) - {self.url}
 
-    def cut_off(self, now_s: float) -> bool:
+    def is_disconnected(self, now_s: float) -> bool:
         """Others serve by now what was this gateway's, and it cannot ask who."""
-        lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= CUT_OFF_S
+        lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= DISCONNECTED_S
         return lost and not self._alone

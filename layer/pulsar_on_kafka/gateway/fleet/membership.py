@@ -44,7 +44,7 @@ class _Waiting:
 
 
 class Sharing:
-    """`ask`, `elsewhere` and `cut_off` are for the event loop; `leave` and `close` are not. It begins with its
+    """`ask`, `elsewhere` and `is_disconnected` are for the event loop; `leave` and `close` are not. It begins with its
     construction. Memory: what `Bundles` says, and the questions that wait, which connections bound.
 
     One thread is a member of the group, another one looks at it while something is to be known.
@@ -77,7 +77,7 @@ class Sharing:
     def ask(self, bundle: int, then: Callable[[str | None], None]) -> None:
         """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 8 s."""
         found = self._known(bundle)
-        if found is not None or self.cut_off():
+        if found is not None or self.is_disconnected():
             then(found)
             return
         self._waiting.append(_Waiting(bundle, self._node.clock.monotonic() + PATIENCE_S, then))
@@ -93,9 +93,9 @@ class Sharing:
         with self._lock:
             return self._bundles.is_new(bundle, self._node.clock.monotonic())
 
-    def cut_off(self) -> bool:
+    def is_disconnected(self) -> bool:
         with self._lock:
-            return self._bundles.cut_off(self._node.clock.monotonic())
+            return self._bundles.is_disconnected(self._node.clock.monotonic())
 
     def leave(self, deadline: Deadline) -> bool:
         """Belong to the fleet no more. Returns when others serve everything (True), or when there are none, or
@@ -183,10 +183,10 @@ class Sharing:
             others = self._bundles.others()
         self._peers.are(others)
         waiting, self._waiting = self._waiting, []
-        cut_off = self.cut_off()  # it will not know soon: clients ask another gateway
+        disconnected = self.is_disconnected()  # no answer comes soon: clients look up at another gateway
         for each in waiting:
             found = self._known(each.bundle)
-            if found is None and now_s < each.until_s and not cut_off:
+            if found is None and now_s < each.until_s and not disconnected:
                 self._waiting.append(each)
                 continue
             if found is None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from pulsar_on_kafka.exceptions import AlreadyClosed
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Opening(Generic[T]):
@@ -20,6 +23,12 @@ class Opening(Generic[T]):
         self.is_lost = False
         """The handle ended by itself while it was opening: its client has to open it anew."""
         self.handle: T | None = None
+
+    def attempt(self, work: Callable[[], R]) -> R:
+        """Raises AlreadyClosed: the client closed the handle while the work waited for a thread."""
+        if not self.wanted:
+            raise AlreadyClosed("closed before it was opened")
+        return work()
 
 
 class Handles(Generic[T]):

@@ -1,36 +1,109 @@
-"""What clients ask before they produce and consume: partitions, who serves a topic, and topics of a namespace."""
+"""Lookups of partitions, of the gateway that serves a topic, and of the topics of a namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar, Final
 
 import google_crc32c
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.gateway.handlers.client_moves import address_field
+from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
+from pulsar_on_kafka.gateway.protocol.replies import Replies
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.wire.command_types import (
+    GetTopicsOfNamespaceCommand,
+    LookupTopicCommand,
+    PartitionedTopicMetadataCommand,
+)
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 
-PERSISTENT, NON_PERSISTENT, ALL = 0, 1, 2
-"""Which topics of a namespace are wanted."""
-SUCCESS, FAILED = 0, 1
-LOOKUP_CONNECT, LOOKUP_FAILED = 1, 2
-TLS = "pulsar+ssl"
+PERSISTENT: Final = 0
+NON_PERSISTENT: Final = 1
+ALL: Final = 2
+"""The modes in which a client lists the topics of a namespace."""
+_SUCCESS: Final = 0
+_FAILED: Final = 1
+_LOOKUP_CONNECT: Final = 1
+_LOOKUP_FAILED: Final = 2
 
 
-def addressed(field: str, url: str) -> dict[str, str]:
-    """The field of a command that has an address, or the one beside it that has addresses with TLS."""
-    return {f"{field}Tls" if url.startswith(TLS) else field: url}
+class LookupHandler:
+    """Handles the lookups of one connection."""
+
+    def __init__(self, node: Node, replies: Replies, requests: RequestQueue, owners: TopicOwners) -> None:
+        self._node = node
+        self._replies = replies
+        self._requests = requests
+        self._owners = owners
+
+    def count_partitions(self, command: PartitionedTopicMetadataCommand) -> None:
+        request_id, kind = command.request_id, Type.PARTITIONED_TOPIC_METADATA_RESPONSE
+        self._requests.begin(
+            lambda: partitions_of(
+                self._node, command.topic, operation_deadline(), may_be_made=command.metadata_auto_creation_enabled
+            ),
+            lambda found: self._replies.send(kind, request_id=request_id, partitions=found, response=_SUCCESS),
+            lambda code, reason: self._replies.send(
+                kind, request_id=request_id, response=_FAILED, error=code, message=reason
+            ),
+        )
+
+    def find_gateway(self, command: LookupTopicCommand) -> None:
+        kind, request_id = Type.LOOKUP_TOPIC_RESPONSE, command.request_id
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._replies.send(kind, request_id=request_id, response=_LOOKUP_FAILED, error=code, message=reason)
+
+        def found(bundle: int, url: str) -> None:
+            address = address_field("brokerServiceUrl", url)
+            self._replies.send(kind, request_id=request_id, response=_LOOKUP_CONNECT, authoritative=True, **address)
+
+        if command.advertised_listener_name:
+            reason = f"this gateway has no listener {command.advertised_listener_name!r:.60}: it has one address"
+            refused(ServerError.NOT_ALLOWED, reason)
+            return
+        self._owners.find(command.topic, found, refused)
+
+    def list_topics(self, command: GetTopicsOfNamespaceCommand) -> None:
+        def reply(names: list[str]) -> None:
+            found = topics_hash(names)
+            changed = not command.HasField("topics_hash") or command.topics_hash != found
+            self._replies.send(
+                Type.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+                request_id=command.request_id,
+                topics=names if changed else (),
+                filtered=False,
+                topics_hash=found,
+                changed=changed,
+            )
+
+        self._requests.begin(
+            lambda: topics_if_any(self._node, command.namespace, command.mode, operation_deadline()),
+            reply,
+            self._replies.failure(command.request_id),
+        )
+
+    COMMANDS: ClassVar[Commands] = {
+        Type.PARTITIONED_TOPIC_METADATA: count_partitions,
+        Type.LOOKUP_TOPIC: find_gateway,
+        Type.GET_TOPICS_OF_NAMESPACE: list_topics,
+    }
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bool) -> int:
-    """0 for a topic without partitions, and with `may_be_made` for one that is not there: its first producer or
-    consumer makes it without partitions. Of the coordinators of transactions, how many there are. Nothing is made here.
-    Source: BrokerService.fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync, 4.0.7.
+    """The number of partitions, 0 for a topic without partitions. The topic of coordinators has one for each.
+
+    With `may_be_made`, a missing topic has 0: its first producer or consumer creates it without partitions. Source:
+    BrokerService.fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync, 4.0.7.
 
     Raises:
-        NoSuchTopic: it is not there, and not `may_be_made`. InvalidTopicName.
+        NoSuchTopic: the topic is missing, without `may_be_made`. InvalidTopicName.
     """
     name = TopicName.parse(topic)
     if name.partition >= 0:
@@ -45,7 +118,7 @@ def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bo
 
 
 def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
-    """Their names; of a partitioned topic, those of its partitions, as in Pulsar. Raises NoSuchNamespace."""
+    """Names of topics. A partitioned topic is listed by its partitions, as in Pulsar. Raises NoSuchNamespace."""
     names: list[str] = []
     for record in node.topics.list(namespace, deadline):
         name = TopicName.parse(record.name)
@@ -59,7 +132,7 @@ def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list
 
 
 def topics_if_any(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
-    """`topics_of`, and none of a namespace that is not there, as Pulsar answers its clients."""
+    """`topics_of`, or no topic of a missing namespace, as Pulsar's brokers reply."""
     try:
         return topics_of(node, namespace, mode, deadline)
     except errors.NoSuchNamespace:

@@ -1,24 +1,57 @@
-"""Schemas of the protocol and of the registry."""
+"""Schemas of the protocol, and their place in the registry."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
+from pulsar_on_kafka.gateway.protocol.replies import Replies
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.wire.command_types import GetOrCreateSchemaCommand, GetSchemaCommand, SchemaField
+from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 
 _AUTO_CONSUME: Final = 21
-"""Its number in the protocol; all other kinds have that of `SchemaType`."""
+"""AUTO_CONSUME in the protocol. All other types have the number of `SchemaType`."""
 
 
-def schema_info(said: Any) -> SchemaInfo:
-    """A schema that a client names. Raises InvalidOption: it is of a type that nobody knows."""
+class SchemaHandler:
+    """Handles requests of one connection for schemas."""
+
+    def __init__(self, node: Node, replies: Replies, requests: RequestQueue) -> None:
+        self._node = node
+        self._replies = replies
+        self._requests = requests
+
+    def get(self, command: GetSchemaCommand) -> None:
+        kind, request_id = Type.GET_SCHEMA_RESPONSE, command.request_id
+        self._requests.begin(
+            lambda: _find_schema(self._node, command, operation_deadline()),
+            lambda found: self._replies.send(
+                kind, request_id=request_id, schema=_schema_fields(found[0]), schema_version=found[1]
+            ),
+            lambda code, reason: self._replies.send(kind, request_id=request_id, error_code=code, error_message=reason),
+        )
+
+    def register(self, command: GetOrCreateSchemaCommand) -> None:
+        kind, request_id = Type.GET_OR_CREATE_SCHEMA_RESPONSE, command.request_id
+        self._requests.begin(
+            lambda: _register_schema(self._node, command, operation_deadline()),
+            lambda version: self._replies.send(kind, request_id=request_id, schema_version=version),
+            lambda code, reason: self._replies.send(kind, request_id=request_id, error_code=code, error_message=reason),
+        )
+
+    COMMANDS: ClassVar[Commands] = {Type.GET_SCHEMA: get, Type.GET_OR_CREATE_SCHEMA: register}
+
+
+def schema_info(said: SchemaField) -> SchemaInfo:
+    """The schema in a command. Raises InvalidOption: its type is unknown."""
     properties = {each.key: each.value for each in said.properties}
     if said.type == _AUTO_CONSUME:
         return SchemaInfo(SchemaType.AUTO_CONSUME, said.schema_data, said.name, properties)
@@ -31,8 +64,8 @@ def schema_info(said: Any) -> SchemaInfo:
     return SchemaInfo(kind, said.schema_data, said.name, properties)
 
 
-def schema_fields(info: SchemaInfo) -> dict[str, Any]:
-    """A schema as the protocol has it."""
+def _schema_fields(info: SchemaInfo) -> dict[str, Any]:
+    """The fields of a schema in a command."""
     return {
         "name": info.name,
         "schema_data": info.schema,
@@ -41,15 +74,15 @@ def schema_fields(info: SchemaInfo) -> dict[str, Any]:
     }
 
 
-def found_schema(node: Node, asked: Any, deadline: Deadline) -> tuple[SchemaInfo, bytes]:
-    """The schema of a topic that a client asks for, the latest one where it names no version, and its version.
+def _find_schema(node: Node, command: GetSchemaCommand, deadline: Deadline) -> tuple[SchemaInfo, bytes]:
+    """The schema and its version: the latest one, unless the client names a version.
 
     Raises:
-        NoSuchSchema: there is none. CorruptRecord: the version is none.
+        NoSuchSchema: the topic has no such schema. CorruptRecord: the version is malformed.
     """
-    topic = TopicName.parse(asked.topic).base
-    if asked.HasField("schema_version") and asked.schema_version:
-        found = node.schemas.schema(topic, SchemaVersion.from_header(asked.schema_version), deadline)
+    topic = TopicName.parse(command.topic).base
+    if command.HasField("schema_version") and command.schema_version:
+        found = node.schemas.schema(topic, SchemaVersion.from_header(command.schema_version), deadline)
         return found.info, found.version.header()
     latest = node.schemas.latest(topic, deadline)
     if latest is None:
@@ -58,16 +91,16 @@ def found_schema(node: Node, asked: Any, deadline: Deadline) -> tuple[SchemaInfo
 
 
 def producers_version(node: Node, topic: Topic, info: SchemaInfo | None, deadline: Deadline) -> bytes | None:
-    """The version that messages of a producer with this schema carry, which is registered when it is new; None where
-    they carry none. Raises as `SchemaRegistry.for_producer`."""
+    """The schema version for messages of a producer, None for messages without one. A new schema is registered. Raises
+    as `SchemaRegistry.for_producer`."""
     version = node.schemas.for_producer(topic.name, info, deadline, policies_when_opened(topic))
     return None if version is None else version.header()
 
 
-def made_schema(node: Node, asked: Any, deadline: Deadline) -> bytes:
-    """The same of a schema that a producer wants to use besides its own; b'' for none. Raises NoSuchTopic, too."""
-    name = TopicName.parse(asked.topic)
+def _register_schema(node: Node, command: GetOrCreateSchemaCommand, deadline: Deadline) -> bytes:
+    """`producers_version` of another schema of a producer, b'' for none. Raises NoSuchTopic, too."""
+    name = TopicName.parse(command.topic)
     topic = node.topics.find(name, deadline)
     if topic is None:
         raise NoSuchTopic(f"topic {name} does not exist")
-    return producers_version(node, topic, schema_info(asked.schema), deadline) or b""
+    return producers_version(node, topic, schema_info(command.schema), deadline) or b""

@@ -1,4 +1,4 @@
-"""Clients with patterns are told of topics that come and go."""
+"""Watchers notify clients with patterns of new and deleted topics."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ import threading
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, topics_if_any
+from pulsar_on_kafka.gateway.handlers.handles import Handles
+from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, topics_hash, topics_if_any
 from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
+from pulsar_on_kafka.gateway.protocol.replies import Replies
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.wire.command_types import WatchTopicListCloseCommand, WatchTopicListCommand
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 
 _log: Final = logging.getLogger(__name__)
 
-_LOOK_S: Final = 1.0
-_ANSWER_S: Final = 10.0
+MAX_WATCHERS: Final = 100
+"""Watchers of one connection."""
+_CHECK_INTERVAL_S: Final = 1.0
+_LIST_TIMEOUT_S: Final = 10.0
 
-Told = Callable[[Sequence[str], Sequence[str], AbstractSet[str]], None]
-"""Gets the names that are new, those that are gone, and all that match now."""
+OnChange = Callable[[Sequence[str], Sequence[str], AbstractSet[str]], None]
+"""Gets the new names, the deleted names, and all names that match now."""
 
 
 @dataclass(slots=True)
@@ -32,13 +40,13 @@ class _Watcher:
     pattern: TopicPattern
     seen: AbstractSet[str]
     matching: AbstractSet[str]
-    told: Told
+    on_change: OnChange
 
 
 class TopicWatchers:
-    """Those of one gateway. Thread-safe. While there are any it looks once a second, at each namespace once.
+    """Watchers of one gateway, which lists each watched namespace once a second. Thread-safe.
 
-    Memory: the names of the topics of each namespace that is watched, and those that match for each watcher.
+    Memory: the topic names of each watched namespace, and the matching names of each watcher.
     """
 
     def __init__(self, node: Node, scheduler: Scheduler) -> None:
@@ -48,9 +56,9 @@ class TopicWatchers:
         self._watchers: dict[object, _Watcher] = {}
         self._begun = False
 
-    def open(self, watcher: object, namespace: str, pattern: str, told: Told) -> AbstractSet[str]:
-        """What matches now; `told` is called, by another thread, when that changes, until `close` of the same
-        `watcher`. As in Pulsar persistent topics alone.
+    def open(self, watcher: object, namespace: str, pattern: str, on_change: OnChange) -> AbstractSet[str]:
+        """The names that match now. `on_change` is called by another thread for each change until `close`. As in
+        Pulsar only persistent topics match.
 
         Raises:
             MappingError: see `TopicPattern`. StoreErrors.
@@ -59,10 +67,10 @@ class TopicWatchers:
         names = self._names(namespace)
         matching = {name for name in names if made.matches(TopicName.parse(name))}
         with self._lock:
-            self._watchers[watcher] = _Watcher(namespace, made, names, matching, told)
+            self._watchers[watcher] = _Watcher(namespace, made, names, matching, on_change)
             begun, self._begun = self._begun, True
         if not begun:
-            self._scheduler.every(_LOOK_S, self._look)
+            self._scheduler.every(_CHECK_INTERVAL_S, self._check)
         return matching
 
     def close(self, watcher: object) -> None:
@@ -70,25 +78,119 @@ class TopicWatchers:
             self._watchers.pop(watcher, None)
 
     def _names(self, namespace: str) -> AbstractSet[str]:
-        return frozenset(topics_if_any(self._node, namespace, PERSISTENT, Deadline.after(_ANSWER_S)))
+        return frozenset(topics_if_any(self._node, namespace, PERSISTENT, Deadline.after(_LIST_TIMEOUT_S)))
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with self._lock:
             watchers = list(self._watchers.values())
         for namespace in {each.namespace for each in watchers}:
             try:
                 names = self._names(namespace)
             except LayerError as failure:
-                _log.warning("namespace=%s its watchers are not told now: %s", namespace, failure)
+                _log.warning("namespace=%s its watchers get no updates now: %s", namespace, failure)
                 continue
             for each in watchers:
                 if each.namespace == namespace and names != each.seen:
-                    self._tell(each, names)
+                    self._notify(each, names)
 
-    def _tell(self, watcher: _Watcher, names: AbstractSet[str]) -> None:
+    def _notify(self, watcher: _Watcher, names: AbstractSet[str]) -> None:
         new = {name for name in names - watcher.seen if watcher.pattern.matches(TopicName.parse(name))}
         gone = watcher.matching - names
         watcher.seen = names
         if new or gone:
             watcher.matching = (watcher.matching - gone) | new
-            watcher.told(sorted(new), sorted(gone), watcher.matching)
+            watcher.on_change(sorted(new), sorted(gone), watcher.matching)
+
+
+class WatchHandler:
+    """Handles the watchers of one connection. For the event loop."""
+
+    def __init__(
+        self,
+        watchers: TopicWatchers,
+        replies: Replies,
+        requests: RequestQueue,
+        soon: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """`soon` has the loop call a function, from any thread."""
+        self._watchers = watchers
+        self._replies = replies
+        self._requests = requests
+        self._soon = soon
+        self._open = Handles[object]()
+        """Each handle is the key of a watcher in `TopicWatchers`."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def watch(self, command: WatchTopicListCommand) -> None:
+        watcher_id, request_id = command.watcher_id, command.request_id
+        if self._open.is_busy(watcher_id):
+            reason = f"watcher {watcher_id} is being opened"
+            self._replies.error(request_id, ServerError.SERVICE_NOT_READY, reason)
+            return
+        self._close(watcher_id)
+        if len(self._open) >= MAX_WATCHERS:
+            reason = f"a connection has {MAX_WATCHERS} watchers at most"
+            self._replies.error(request_id, ServerError.NOT_ALLOWED, reason)
+            return
+        opening, watcher = self._open.begin(watcher_id), object()
+        held: list[Callable[[], None]] = []
+        """Updates that precede the reply."""
+
+        def changed(new: Sequence[str], gone: Sequence[str], names: AbstractSet[str]) -> None:
+            update = partial(
+                self._replies.send,
+                Type.WATCH_TOPIC_UPDATE,
+                watcher_id=watcher_id,
+                new_topics=new,
+                deleted_topics=gone,
+                topics_hash=topics_hash(names),
+            )
+            self._soon(lambda: update() if self._open.get(watcher_id) is watcher else held.append(update))
+
+        def opened(names: AbstractSet[str]) -> None:
+            if not self._open.opened(opening, watcher):
+                self._watchers.close(watcher)
+                return
+            found = topics_hash(names)
+            self._replies.send(
+                Type.WATCH_TOPIC_LIST_SUCCESS,
+                request_id=request_id,
+                watcher_id=watcher_id,
+                topic=() if command.topics_hash == found else sorted(names),
+                topics_hash=found,
+            )
+            for update in held:
+                update()
+
+        def refused(code: ServerError, reason: str) -> None:
+            if self._open.failed(opening):
+                self._replies.error(request_id, code, reason)
+
+        pattern = command.topics_pattern
+        self._requests.begin(lambda: self._watchers.open(watcher, command.namespace, pattern, changed), opened, refused)
+
+    def unwatch(self, command: WatchTopicListCloseCommand) -> None:
+        self._close(command.watcher_id)
+        self._replies.send(Type.SUCCESS, request_id=command.request_id)
+
+    def _close(self, watcher_id: int) -> None:
+        watcher = self._open.get(watcher_id)
+        if watcher is None:
+            self._open.give_up(watcher_id)
+        else:
+            self._open.remove(watcher_id, watcher)
+            self._watchers.close(watcher)
+
+    def end(self) -> Callable[[], None]:
+        """The connection has ended: no watcher is opened any more. Returns a function that closes the open ones."""
+        left = self._open.end()
+
+        def close() -> None:
+            for watcher in left:
+                self._watchers.close(watcher)
+
+        return close
+
+    COMMANDS: ClassVar[Commands] = {Type.WATCH_TOPIC_LIST: watch, Type.WATCH_TOPIC_LIST_CLOSE: unwatch}

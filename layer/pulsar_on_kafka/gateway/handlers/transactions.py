@@ -1,8 +1,8 @@
-"""Transactions of clients: the cluster's coordinators are asked for them, as for those of the SDK.
+"""Transactions of clients, which the cluster's coordinators decide as those of the SDK.
 
-Source: Pulsar's ServerCnx and TransactionMetadataStoreService, 4.0.7. A client finds coordinator i by the name of
-partition i of a topic that nobody ever reads; any gateway asks any coordinator, so each of them answers for all. Where
-clients log in, a transaction is its owner's: the role that began it, or a super user, adds to it and ends it.
+A client finds coordinator i by the name of partition i of a topic that has no messages. Any gateway reaches any
+coordinator, so each gateway replies for all of them. If clients log in, only the role that began a transaction, or a
+super user, adds to it and ends it. Source: Pulsar's ServerCnx and TransactionMetadataStoreService, 4.0.7.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import partial
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import (
@@ -32,10 +33,22 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
+from pulsar_on_kafka.gateway.login.client_login import ClientLogin
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
+from pulsar_on_kafka.gateway.protocol.replies import Replies
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
+from pulsar_on_kafka_mapping.wire.command_types import (
+    AddPartitionToTxnCommand,
+    AddSubscriptionToTxnCommand,
+    EndTxnCommand,
+    NewTxnCommand,
+    TcClientConnectCommand,
+    TxnCommand,
+)
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 
 T = TypeVar("T")
@@ -44,20 +57,20 @@ COORDINATORS: Final = "persistent://pulsar/system/transaction_coordinator_assign
 """The topic whose partitions are coordinators. Source: SystemTopicNames."""
 MAX_KNOWN: Final = 20_000
 _ACTIONS: Final = (True, False)
-"""By their numbers in Pulsar's TxnAction: whether it commits."""
+"""Whether the transaction commits, by the numbers of Pulsar's TxnAction."""
 _JOIN_S: Final = 30.0
 _COORDINATOR_BITS: Final = 48
-"""On the wire the first half of an id is the coordinator's number (a client finds whom to ask by it); ours has it in
-its high bits. Source: MLTransactionMetadataStore, TransactionCoordinatorClientImpl."""
+"""On the wire the first half of an id is the coordinator's number, by which a client finds it. Our ids have the number
+in the high bits. Source: MLTransactionMetadataStore, TransactionCoordinatorClientImpl."""
 
 
-def txn_of(asked: Any) -> TxnId:
+def txn_of(command: TxnCommand) -> TxnId:
     """The transaction that a command names."""
-    return TxnId(asked.txnid_most_bits << _COORDINATOR_BITS, asked.txnid_least_bits)
+    return TxnId(command.txnid_most_bits << _COORDINATOR_BITS, command.txnid_least_bits)
 
 
-def txn_fields(txn: TxnId) -> dict[str, int]:
-    """How a command names it."""
+def _txn_fields(txn: TxnId) -> dict[str, int]:
+    """The fields of a command that names a transaction."""
     return {"txnid_most_bits": txn.coordinator, "txnid_least_bits": txn.least_bits}
 
 
@@ -70,8 +83,8 @@ def txn_of_metadata(metadata: PulsarMetadata) -> TxnId | None:
 class GatewayTransactions:
     """Transactions in which clients of this gateway take part. Thread-safe; all but `known` and `joined` may block.
 
-    Memory: `MAX_KNOWN`, each with what is registered of it. The oldest is forgotten for one more, and looked up again
-    in its coordinator's log when somebody takes part in it.
+    Memory: `MAX_KNOWN` transactions and their registered partitions and subscriptions. One more replaces the oldest,
+    which its coordinator's log still has.
     """
 
     def __init__(self, node: Node, access: GatewayAccess, pool: FairPool) -> None:
@@ -81,11 +94,11 @@ class GatewayTransactions:
         self._lock = threading.Lock()
         self._known: dict[TxnId, ClientTransaction] = {}
         self._ended: dict[TxnId, str] = {}
-        """Those that have ended, and the client that was told so; as many as `_known`, the oldest goes first."""
+        """The last `MAX_KNOWN` transactions that ended, with the client that got the reply."""
         self._joined: Future[None] | None = None
 
     def joined(self) -> Future[None]:
-        """Settled when this process serves its share of the coordinators. One thread waits for that, whoever asks."""
+        """Settled when this process serves its share of the coordinators. One thread waits for that."""
         with self._lock:
             joined = self._joined
             if joined is None or (joined.done() and joined.exception() is not None):
@@ -98,33 +111,33 @@ class GatewayTransactions:
         if coordinator >= count:
             raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
 
-    def begin(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
-        """Its time is in milliseconds, whatever the field's name says: clients and brokers of Pulsar's agree about it.
+    def begin(self, command: NewTxnCommand, role: str, deadline: Deadline) -> TxnId:
+        """Begin a transaction. `txn_ttl_seconds` is in milliseconds, as Pulsar's clients and brokers have it.
 
         Raises:
-            TransactionCoordinatorNotFound: nobody answered; a client may ask again. As all others here do.
+            TransactionCoordinatorNotFound: no coordinator replied; the client may retry. So do all methods here.
             InvalidOption, TooManyTransactions, NotAuthorized, NotAuthenticated.
         """
-        with _asking():
+        with _retriable():
             client = self._node.transactions.client(deadline)
-            begun = client.begun_by(asked.tc_id, asked.txn_ttl_seconds, deadline, owner=role)
+            begun = client.begun_by(command.tc_id, command.txn_ttl_seconds, deadline, owner=role)
         self._remember(begun)
         return begun.id
 
-    def add_partitions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
-        """Raises InvalidTxnStatus, NoSuchTopic; TransactionNotFound, also of one that is not this role's."""
-        with _asking():
-            part = self.own_part(txn_of(asked), role, deadline)
-            for name in asked.partitions:
+    def add_partitions(self, command: AddPartitionToTxnCommand, role: str, deadline: Deadline) -> TxnId:
+        """Raises InvalidTxnStatus, NoSuchTopic; TransactionNotFound, also for a transaction of another role."""
+        with _retriable():
+            part = self.own_part(txn_of(command), role, deadline)
+            for name in command.partitions:
                 topic, partition = self._place(name, deadline)
                 part.register_partition(str(topic.name), partition, deadline)
         return part.id
 
-    def add_subscriptions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
+    def add_subscriptions(self, command: AddSubscriptionToTxnCommand, role: str, deadline: Deadline) -> TxnId:
         """Raises InvalidTxnStatus, NoSuchTopic, NoSuchSubscription; TransactionNotFound, as `add_partitions`."""
-        with _asking():
-            part = self.own_part(txn_of(asked), role, deadline)
-            for each in asked.subscription:
+        with _retriable():
+            part = self.own_part(txn_of(command), role, deadline)
+            for each in command.subscription:
                 topic, partition = self._place(each.topic, deadline)
                 if self._node.subscriptions.find(topic, each.subscription, deadline) is None:
                     raise NoSuchSubscription(f"topic {topic.name} has no subscription {each.subscription}")
@@ -142,24 +155,24 @@ class GatewayTransactions:
             raise NoSuchTopic(f"topic {parsed} has {topic.partitions} partitions: name each of those that take part")
         return topic, max(0, parsed.partition)
 
-    def end(self, asked: Any, role: str, deadline: Deadline, *, client: str) -> TxnId:
-        """What of it is under way here is waited for. Whether it commits although some of it failed is the client's to
-        say, as in Pulsar.
+    def end(self, command: EndTxnCommand, role: str, deadline: Deadline, *, client: str) -> TxnId:
+        """Commit or abort after the operations in flight here. As in Pulsar the client decides whether a transaction
+        with failed operations commits.
 
         Raises:
-            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended, and is forgotten, or `client`
-                (a connection) was told so; or it is not this role's, and goes on.
+            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended and is forgotten, or `client` (a
+                connection) got that reply before. Or it belongs to another role, and stays open.
         """
-        if not 0 <= asked.txn_action < len(_ACTIONS):
-            raise InvalidOption(f"txn_action is {asked.txn_action}, expected 0 (commit) or 1 (abort)")
-        txn, commit = txn_of(asked), _ACTIONS[asked.txn_action]
+        if not 0 <= command.txn_action < len(_ACTIONS):
+            raise InvalidOption(f"txn_action is {command.txn_action}, expected 0 (commit) or 1 (abort)")
+        txn, commit = txn_of(command), _ACTIONS[command.txn_action]
         part = self.known(txn)
-        with _asking():
+        with _retriable():
             self._check_owner(txn, self._owner(txn, deadline) if part is None else part.owner, role)
-        if self._ended.get(txn) == client:  # another one may ask again because it had no answer
+        if self._ended.get(txn) == client:  # another connection may retry because it got no reply
             raise TransactionNotFound(f"transaction {txn} has ended")
         try:
-            with _asking():
+            with _retriable():
                 if part is None or part.state is not TransactionState.OPEN:
                     self._node.transactions.end(txn, commit=commit, deadline=deadline)
                 elif commit:
@@ -179,7 +192,7 @@ class GatewayTransactions:
         return self._known.get(txn)
 
     def part(self, txn: TxnId, deadline: Deadline) -> ClientTransaction:
-        """To take part in it, wherever it was begun.
+        """The transaction for operations of this process, wherever it was begun.
 
         Raises:
             TransactionNotFound, InvalidTxnStatus: it is not open. As `TransactionViews` and `Transactions.client` do.
@@ -197,12 +210,12 @@ class GatewayTransactions:
         return self._remember(self._node.transactions.client(deadline).begun_elsewhere(txn, left_ms, owner))
 
     def own_known(self, txn: TxnId, role: str) -> ClientTransaction | None:
-        """`known` of one in which this role may take part."""
+        """`known`, if this role may take part in the transaction."""
         part = self.known(txn)
         return part if part is not None and self._may_use(part.owner, role) else None
 
     def own_part(self, txn: TxnId, role: str, deadline: Deadline) -> ClientTransaction:
-        """`part`; TransactionNotFound also of one that is not this role's."""
+        """`part`. Raises TransactionNotFound, also for a transaction of another role."""
         part = self.part(txn, deadline)
         self._check_owner(txn, part.owner, role)
         return part
@@ -211,28 +224,30 @@ class GatewayTransactions:
         return self._look(txn, lambda found: found.new.owner, deadline)
 
     def _look(self, txn: TxnId, question: Callable[[LoggedTransaction], T], deadline: Deadline) -> T:
-        """What its coordinator's log says of it. Raises TransactionCoordinatorNotFound, TransactionNotFound."""
+        """Reads the log of its coordinator. Raises TransactionCoordinatorNotFound, TransactionNotFound."""
 
-        def ask(state: CoordinatorState) -> T:
+        def look(state: CoordinatorState) -> T:
             found = state.transaction(txn)
             if found is None:
                 raise TransactionNotFound(f"transaction {txn} is not known to its coordinator (any more)")
             return question(found)
 
         self.check_coordinator(txn.coordinator)
-        return self._node.looking.coordinators.ask_each([txn.coordinator], ask, deadline)[0]
+        return self._node.looking.coordinators.ask_each([txn.coordinator], look, deadline)[0]
 
     def _check_owner(self, txn: TxnId, owner: str, role: str) -> None:
         """Source: `verifyTxnOwnership`, whose error this is."""
         if not self._may_use(owner, role):
-            raise TransactionNotFound(f"{role or 'nobody'} is neither the owner of transaction {txn} nor a super user")
+            raise TransactionNotFound(
+                f"{role or 'a client without a role'} neither owns transaction {txn} nor is a super user"
+            )
 
     def _may_use(self, owner: str, role: str) -> bool:
-        """A transaction without an owner is every role's."""
+        """Any role may use a transaction without an owner."""
         return not owner or owner == role or (self._access.asks and self._access.may_administer(role))
 
     def _remember(self, part: ClientTransaction) -> ClientTransaction:
-        """The one that is known by this id: another thread may have been faster."""
+        """The known transaction of this id, which another thread may have added before."""
         with self._lock:
             known = self._known.setdefault(part.id, part)
             if len(self._known) > MAX_KNOWN:
@@ -241,8 +256,8 @@ class GatewayTransactions:
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
-    """What may be asked again is told as clients understand it: they do."""
+def _retriable() -> Iterator[None]:
+    """Raises TransactionCoordinatorNotFound for failures after which clients have to retry."""
     try:
         yield
     except (NotAuthorized, NotAuthenticated, RecordTooLarge):
@@ -263,3 +278,72 @@ class RoleTransactions(NamedTuple):
     def part(self, txn: TxnId, deadline: Deadline) -> ClientTransaction:
         """Raises as `GatewayTransactions.own_part`."""
         return self.all.own_part(txn, self.role, deadline)
+
+
+class TransactionHandler:
+    """Handles requests of one connection about transactions."""
+
+    def __init__(
+        self,
+        transactions: GatewayTransactions,
+        replies: Replies,
+        requests: RequestQueue,
+        login: ClientLogin,
+        client: str,
+    ) -> None:
+        """`client` is the connection's name."""
+        self._transactions = transactions
+        self._replies = replies
+        self._requests = requests
+        self._login = login
+        self._client = client
+
+    def connect_to_coordinator(self, command: TcClientConnectCommand) -> None:
+        transactions, kind, request_id = self._transactions, Type.TC_CLIENT_CONNECT_RESPONSE, command.request_id
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._replies.send(kind, request_id=request_id, error=code, message=reason)
+
+        def joined(_: None) -> None:
+            self._requests.begin(
+                lambda: transactions.check_coordinator(command.tc_id),
+                lambda _: self._replies.send(kind, request_id=request_id),
+                refused,
+            )
+
+        self._requests.when(transactions.joined(), joined, refused)
+
+    def begin(self, command: NewTxnCommand) -> None:
+        work = partial(self._transactions.begin, command)
+        self._reply(command.request_id, Type.NEW_TXN_RESPONSE, command.tc_id, work)
+
+    def add_partitions(self, command: AddPartitionToTxnCommand) -> None:
+        work = partial(self._transactions.add_partitions, command)
+        self._reply(command.request_id, Type.ADD_PARTITION_TO_TXN_RESPONSE, command.txnid_most_bits, work)
+
+    def add_subscriptions(self, command: AddSubscriptionToTxnCommand) -> None:
+        work = partial(self._transactions.add_subscriptions, command)
+        self._reply(command.request_id, Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, command.txnid_most_bits, work)
+
+    def end(self, command: EndTxnCommand) -> None:
+        work = partial(self._transactions.end, command, client=self._client)
+        self._reply(command.request_id, Type.END_TXN_RESPONSE, command.txnid_most_bits, work)
+
+    def _reply(self, request_id: int, kind: Type, coordinator: int, work: Callable[[str, Deadline], TxnId]) -> None:
+        """Reply with the transaction. Java's client finds the request of a refusal by its coordinator."""
+        role = self._login.role
+        self._requests.begin(
+            lambda: work(role, operation_deadline()),
+            lambda txn: self._replies.send(kind, request_id=request_id, **_txn_fields(txn)),
+            lambda code, reason: self._replies.send(
+                kind, request_id=request_id, txnid_most_bits=coordinator, error=code, message=reason
+            ),
+        )
+
+    COMMANDS: ClassVar[Commands] = {
+        Type.TC_CLIENT_CONNECT_REQUEST: connect_to_coordinator,
+        Type.NEW_TXN: begin,
+        Type.ADD_PARTITION_TO_TXN: add_partitions,
+        Type.ADD_SUBSCRIPTION_TO_TXN: add_subscriptions,
+        Type.END_TXN: end,
+    }

@@ -116,7 +116,7 @@ class WireEndpoint(Endpoint):
         """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
         self.ends_by_seek = False
         """Likewise, until its client, who has yet to hear of the consumer's end, opens it anew."""
-        self.hears_active = False
+        self.reports_active = False
         """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
         self._active: bool | None = None
         self._told_active: bool | None = None
@@ -263,7 +263,7 @@ class WireEndpoint(Endpoint):
     def _tell_active(self) -> None:
         with self._telling:  # of the member's thread and the loop
             active = self._active
-            if self.hears_active and active is not None and active is not self._told_active and not self.closed:
+            if self.reports_active and active is not None and active is not self._told_active and not self.closed:
                 self._told_active = active
                 told = command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
                 self._frames.send((frame(told),))
@@ -294,7 +294,7 @@ class WireConsumer(Protocol):
     """What a connection wants of its consumers and readers. All but `endpoint` may block."""
 
     endpoint: WireEndpoint
-    goes_on_at: int | None
+    sought_offset: int | None
     """Of a reader that was sought: the offset at which its successor on this connection begins."""
 
     @property
@@ -368,7 +368,7 @@ class SubscriptionConsumer:
         self, place: EntryPlace, subscription: Subscription, member: SubscriptionMember, endpoint: WireEndpoint
     ) -> None:
         self.endpoint = endpoint
-        self.goes_on_at: int | None = None
+        self.sought_offset: int | None = None
         self._place = place
         self._node = place.node
         self._subscription = subscription
@@ -541,7 +541,7 @@ class ReadingConsumer:
         self._place = place
         self._tail = tail
         self._marked = start - 1
-        self.goes_on_at: int | None = None
+        self.sought_offset: int | None = None
 
     def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
         """Moves the mark-delete position alone, which ends with the reader."""
@@ -567,9 +567,9 @@ class ReadingConsumer:
     def seek(self, asked: Any, deadline: Deadline) -> None:
         """As in Pulsar the client opens it anew, and it goes on there, wherever the client then says to begin."""
         if asked.HasField("message_id"):
-            self.goes_on_at = _begin(self._place, asked.message_id, deadline)
+            self.sought_offset = _begin(self._place, asked.message_id, deadline)
         else:
-            self.goes_on_at = _begin_at_time(self._place, _publish_time(asked), deadline)
+            self.sought_offset = _begin_at_time(self._place, _publish_time(asked), deadline)
         self.endpoint.sought()
 
     @property
@@ -592,9 +592,9 @@ class ReadingConsumer:
 
 
 def open_consumer(
-    node: Node, asked: Any, wire: Wire, deadline: Deadline, goes_on_at: int | None = None
+    node: Node, asked: Any, wire: Wire, deadline: Deadline, sought_offset: int | None = None
 ) -> WireConsumer:
-    """A consumer of a topic or a partition, which may make the topic and the subscription. `goes_on_at` is what the
+    """A consumer of a topic or a partition, which may make the topic and the subscription. `sought_offset` is what the
     reader said that this one follows (`WireConsumer`).
 
     Raises:
@@ -615,11 +615,11 @@ def open_consumer(
     place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None)
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
     endpoint.metadata = properties
-    endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
+    endpoint.reports_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
-    if goes_on_at is not None or (not asked.durable and asked.HasField("start_message_id")):
-        return _reader(place, asked, endpoint, goes_on_at, deadline)
+    if sought_offset is not None or (not asked.durable and asked.HasField("start_message_id")):
+        return _reader(place, asked, endpoint, sought_offset, deadline)
     subscription, member = node.memberships.subscribe(
         topic,
         asked.subscription,
@@ -674,10 +674,10 @@ def _rules(asked: Any) -> DeliveryRules:
 
 
 def _reader(
-    place: EntryPlace, asked: Any, endpoint: WireEndpoint, goes_on_at: int | None, deadline: Deadline
+    place: EntryPlace, asked: Any, endpoint: WireEndpoint, sought_offset: int | None, deadline: Deadline
 ) -> ReadingConsumer:
-    if goes_on_at is not None:
-        start = goes_on_at
+    if sought_offset is not None:
+        start = sought_offset
     elif asked.start_message_rollback_duration_sec:
         since_ms = max(0, place.node.clock.now_ms() - asked.start_message_rollback_duration_sec * 1000)
         start = _begin_at_time(place, since_ms, deadline)

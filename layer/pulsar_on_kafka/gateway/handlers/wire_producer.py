@@ -152,16 +152,16 @@ def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], D
 
 @dataclass(frozen=True, slots=True)
 class ProducerCallbacks:
-    """What a connection hears of one of its producers. All but `under_way` may be called by any thread."""
+    """Reports of a producer to its connection. All but `sent` may be called by any thread."""
 
-    under_way: Callable[[int], None]
-    """So many records are made of an entry, beside the first one."""
+    sent: Callable[[int], None]
+    """An entry has become so many records beside its first one."""
     answered: Callable[[int], None]
-    """So many of them were answered."""
+    """So many records have their answer."""
     lost: Callable[[], None]
     """The client has to open the producer anew."""
     left: Callable[[], None]
-    """It has left the topic."""
+    """The producer has left its topic."""
 
 
 class NativeEntries:
@@ -212,7 +212,7 @@ class WireProducer:
         opened: OpenedProducer,
         transactions: RoleTransactions,
         frames: Frames,
-        heard: ProducerCallbacks,
+        callbacks: ProducerCallbacks,
         bundle: int,
     ) -> None:
         self.number = number
@@ -244,10 +244,10 @@ class WireProducer:
         self._over = False
         """Nothing that comes is stored any more: its client sends it again, in order, to the producer's successor."""
         self._frames = frames
-        self._under_way = heard.under_way
-        self.answered = heard.answered
-        self._lost = heard.lost
-        self._left = heard.left
+        self._add_sends = callbacks.sent
+        self.answered = callbacks.answered
+        self._lost = callbacks.lost
+        self._left = callbacks.left
 
     def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
         """`send` of an entry that differs from one before it in number, time and payload alone. False of any other, and
@@ -313,7 +313,7 @@ class WireProducer:
                 sent.part = part
         except (LayerError, PulsarException) as failure:
             return Refusal(self, sent.refused, *error_code_of(failure)).given()
-        self._under_way(len(records) - 1)
+        self._add_sends(len(records) - 1)
         sent.records = len(records)
         left = EntryLeft(self, records, txn, part, sent)
         return None if left.hand_over() else left

@@ -12,37 +12,39 @@ INTERVAL_S: Final = 30.0
 class Verdict(Enum):
     """What a connection does at the end of an interval."""
 
-    GOES_ON = "goes on"
+    CONTINUE = "continue"
     PING = "ping"
-    SILENT = f"nothing was heard for {2 * INTERVAL_S:g} s"
-    DOES_NOT_READ = f"nothing was taken of what is there for the client for {2 * INTERVAL_S:g} s"
+    SILENT = f"the client sent nothing for {2 * INTERVAL_S:g} s"
+    DOES_NOT_READ = f"the client read nothing for {2 * INTERVAL_S:g} s"
 
 
 class KeepAlive:
     """Judges a connection at the end of each interval."""
 
     def __init__(self) -> None:
+        self.has_received = False
+        """The client has sent a frame in this interval."""
         self._ping_sent = False
         self._taken = 0
         self._did_not_read = False
 
-    def judge(self, *, heard: bool, is_read: bool, waiting: int, taken: int) -> Verdict:
+    def judge(self, *, is_read: bool, waiting: int, taken: int) -> Verdict:
         """The verdict of an interval.
 
         Args:
-            heard: a frame of the client came in it.
-            is_read: the connection reads what its client sends; what is not read cannot be heard.
-            waiting: bytes for the client that it has not taken yet.
-            taken: bytes that it has taken since the connection began.
+            is_read: the connection reads what its client sends; frames that are not read cannot prove it alive.
+            waiting: bytes that the client has yet to read.
+            taken: bytes that it has read since the connection began.
         """
+        received, self.has_received = self.has_received, False
         stands_still = waiting > 0 and taken == self._taken
         self._taken = taken
         if stands_still and self._did_not_read:
             return Verdict.DOES_NOT_READ
         self._did_not_read = stands_still
-        if heard or not is_read:
+        if received or not is_read:
             self._ping_sent = False
-            return Verdict.GOES_ON
+            return Verdict.CONTINUE
         if self._ping_sent:
             return Verdict.SILENT
         self._ping_sent = True

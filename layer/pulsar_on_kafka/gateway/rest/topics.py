@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.exceptions import TopicNotFound
-from pulsar_on_kafka.gateway.handlers.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
+from pulsar_on_kafka.gateway.handlers.client_moves import TLS
+from pulsar_on_kafka.gateway.handlers.lookups import NON_PERSISTENT, partitions_of, topics_of
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

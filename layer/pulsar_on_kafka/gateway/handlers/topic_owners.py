@@ -1,0 +1,53 @@
+"""Finds the gateway that serves a topic, for the requests of one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
+from pulsar_on_kafka.gateway.fleet.membership import Sharing
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
+from pulsar_on_kafka.gateway.protocol.flow_control import FlowControl
+from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.wire.commands import ServerError
+
+
+class TopicOwners:
+    """For the event loop."""
+
+    def __init__(self, sharing: Sharing, address: str, requests: RequestQueue, flow: FlowControl) -> None:
+        """`address` is the URL of this gateway."""
+        self._sharing = sharing
+        self._address = address
+        self._requests = requests
+        self._flow = flow
+
+    def find(self, topic: str, then: Callable[[int, str], None], refused: OnError) -> None:
+        """Call `then` with the topic's bundle and the URL of the gateway that serves it."""
+        if self._requests.is_full(refused):
+            return
+        try:
+            bundle = bundle_of(topic)
+        except MappingError as failure:
+            refused(*error_code_of(failure))
+            return
+
+        def found(url: str | None) -> None:
+            if url is None:
+                refused(ServerError.SERVICE_NOT_READY, f"no gateway serves topic {topic} now: look it up again")
+            else:
+                then(bundle, url)
+
+        self._sharing.ask(bundle, self._requests.counted(found))
+
+    def require_this(self, topic: str, then: Callable[[int], None], refused: OnError) -> None:
+        """Call `then` with the topic's bundle if this gateway serves it. A closed connection gets no call."""
+
+        def found(bundle: int, url: str) -> None:
+            if url != self._address:
+                refused(ServerError.SERVICE_NOT_READY, f"topic {topic} is served by {url}: look it up again")
+            elif not self._flow.is_closed:
+                then(bundle)
+
+        self.find(topic, found, refused)
