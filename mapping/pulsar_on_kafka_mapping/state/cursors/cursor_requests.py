@@ -37,7 +37,7 @@ from pulsar_on_kafka_mapping.state.traffic import Traffic
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import ACK, TxnAck
 
 FORMAT: Final = 1
-EVERYBODY: Final = -1
+ALL_MEMBERS: Final = -1
 """In the key: the request is for every process that has consumers on the subscription, owner or not."""
 
 

@@ -1,4 +1,4 @@
-"""A member's acknowledgements and refusals of what was leased to it wait here, until a report tells the owners."""
+"""A member's acknowledgements and negative acknowledgements of leased entries, until owners have saved them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LeasedAcks:
         return bool(self.whole or self.batches)
 
     def left_of(self, entry: LeasedEntry) -> LeasedEntry | None:
-        """`entry` without what these acknowledge of it; None where that is all."""
+        """`entry` without the messages that these acknowledge; None if no message is left."""
         more = self.batches.get(entry.offset)
         if entry.offset in self.whole:
             return None
@@ -47,7 +47,7 @@ class LeasedAcks:
 
 @dataclass(slots=True)
 class _Unheard:
-    """Acknowledgements of one partition that its owner saved without having heard them, and where they were told."""
+    """Acknowledgements of one partition that its owner's save does not contain, and the offsets of their reports."""
 
     first: int
     last: int
@@ -56,8 +56,8 @@ class _Unheard:
 
 @dataclass(slots=True)
 class _Told:
-    """Acknowledgements by partition, told in reports from offset `first` to `last` of `deliveries`; the number of the
-    first of these reports."""
+    """Acknowledgements by partition, in reports from offset `first` to `last` of `deliveries`, of which the first has
+    this number."""
 
     number: int
     first: int
@@ -66,13 +66,13 @@ class _Told:
 
 
 class UnsavedReports:
-    """Reports that acknowledge something and are written, but not known to be saved, which a flush waits for.
+    """Written reports with acknowledgements that owners may not have saved. Flushes wait for the saves.
 
-    An owner that took its partition over without a trace of leases has not heard what was told before; it says from
-    where on it has (`Saved.since`). What was told before that is told again, unless an owner says meanwhile that it has
-    saved it, or that it does not count, because it was told before a seek.
+    An owner that took its partition over without a trace of leases has not read older reports; its notice contains the
+    offset from which it has (`Saved.since`). The member repeats older acknowledgements, unless a notice says meanwhile
+    that they are saved, or that they came before a seek.
 
-    Memory: bitmaps and ack sets of 1,000 reports; beyond that the newest ones are one, which is saved when all are.
+    Memory: bitmaps and ack sets of 1,000 reports. Newer reports are merged into one, which is saved when all are.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class UnsavedReports:
         """By partition."""
         self._unheard_number = 0
         self.newest = 0
-        """The number of the last report that acknowledged something."""
+        """The number of the last report with acknowledgements."""
 
     def __bool__(self) -> bool:
         return bool(self._told or self._unheard)
@@ -91,7 +91,7 @@ class UnsavedReports:
         return bool(self._unheard)
 
     def written(self, number: int, offset: int, report: Report) -> None:
-        """The report, which acknowledges from report `number` on, is in the log at this offset."""
+        """The report is in the log at this offset. It contains the acknowledgements of reports from `number` on."""
         acks: dict[int, LeasedAcks] = {}
         for partition in {*report.acks, *report.batch_acks}:
             acks[partition] = LeasedAcks()
@@ -108,7 +108,7 @@ class UnsavedReports:
             newest.acks.setdefault(partition, LeasedAcks()).add(each.whole, each.batches)
 
     def saved(self, partition: int, since: int, upto: int) -> None:
-        """The partition's owner has saved what reports in [since, upto) acknowledge."""
+        """The partition's owner has saved the acknowledgements in reports in [since, upto)."""
         unheard = self._unheard.get(partition)
         if unheard is not None and since <= unheard.first and unheard.last < upto:
             del self._unheard[partition]
@@ -124,15 +124,15 @@ class UnsavedReports:
         self._forget_saved()
 
     def taken_in(self, partition: int, upto: int) -> None:
-        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not count;
-        what an owner has said not to have heard is still to be told."""
+        """A save of the partition's cursor decides about all acknowledgements in reports below this offset, except
+        those that are to be repeated."""
         for told in self._told:
             if told.last < upto:
                 told.acks.pop(partition, None)
         self._forget_saved()
 
     def told_from(self, partition: int, offset: int) -> LeasedAcks:
-        """What is acknowledged of it in reports at this offset and behind."""
+        """The partition's acknowledgements in reports at or after this offset."""
         found = LeasedAcks()
         for told in reversed(self._told):
             if told.first < offset:
@@ -143,15 +143,15 @@ class UnsavedReports:
         return found
 
     def take_unheard(self, number: int) -> tuple[int, dict[int, LeasedAcks]]:
-        """What report `number` is to tell again, and from which report on it acknowledges then."""
+        """Acknowledgements for report `number` to repeat, and the first report that they come from."""
         if not self._unheard:
             return number, {}
         unheard, self._unheard = self._unheard, {}
         return min(number, self._unheard_number), {partition: each.acks for partition, each in unheard.items()}
 
     def take(self, partitions: Collection[int]) -> LeasedAcks:
-        """Their owner is this process itself now, which saves this on its own. Together, so ask for one at a time where
-        it matters which."""
+        """Take the acknowledgements of partitions that this process owns now, and saves itself. They are merged: call
+        it for one partition at a time where it matters which."""
         found = LeasedAcks()
         for partition in self._unheard.keys() & partitions:
             unheard = self._unheard.pop(partition).acks
@@ -164,7 +164,7 @@ class UnsavedReports:
         return found
 
     def are_saved(self, upto: int) -> bool:
-        """All reports up to this number are, as far as their partitions are others' still."""
+        """Owners have saved all reports up to this number, except partitions that this process owns since."""
         if self._unheard and self._unheard_number <= upto:
             return False
         return all(told.number > upto for told in self._told)
@@ -178,11 +178,11 @@ _MAX_NACKS: Final = 20_000
 
 
 class LeaseAcks:
-    """An acknowledgement counts whoever holds the message, a refusal while its consumer does. `numbers` are those of
-    the consumers that were announced, seen from here.
+    """Acknowledgements count, whichever consumer holds the message; negative ones count while their consumer holds it.
+    `numbers` are those of the announced consumers, seen from here.
 
-    Memory: of what was said since the last report bitmaps of offsets, an ack set for each batch entry, and an entry for
-    each refusal. Refusals are of messages that were held; a report takes 20,000 of them.
+    Memory, since the last report: bitmaps of offsets, an ack set for each batch entry, and a tuple for each negative
+    acknowledgement. A report takes 20,000 of these.
     """
 
     def __init__(self, holdings: LeasedPartitions, numbers: Mapping[Endpoint, int], *, in_order: bool = False) -> None:
@@ -231,7 +231,7 @@ class LeaseAcks:
                     leased.let_go([offset])
 
     def _drain_cumulative(self, leased: LeasedPartition) -> None:
-        """What is acknowledged up to a message is all that consumers were handed up to there."""
+        """Apply cumulative acknowledgements: they count for all messages that consumers received up to there."""
         slot = leased.slot
         plain = [slot.cumulative.popleft() for _ in range(len(slot.cumulative))]
         in_batch = [slot.cumulative_in_batch.popleft() for _ in range(len(slot.cumulative_in_batch))]
@@ -260,8 +260,8 @@ class LeaseAcks:
                 endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
 
     def refuse(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float) -> None:
-        """This consumer, which was announced, gives them back. In order it has them until all of it comes again: what
-        it acknowledges up to a later message counts for them."""
+        """Apply negative acknowledgements by an announced consumer. With `in_order` it holds the entries until
+        everything is redelivered: a cumulative acknowledgement of a later message counts for them."""
         number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
         nacks = self._nacks.setdefault(leased.slot.number, [])
         seen = leased.redeliveries
@@ -287,24 +287,24 @@ class LeaseAcks:
                 batches[offset] = each.and_also(batches.get(offset))
 
     def forget_refusals(self) -> None:
-        """What was held is given up, so it comes again anyway."""
+        """Forget negative acknowledgements: all entries are given up, and redelivered anyway."""
         self._nacks.clear()
 
     def take(self) -> tuple[dict[int, BitMap64], dict[int, dict[int, BatchAckSet]], dict[int, tuple[Nack, ...]]]:
-        """What one report takes, by partition; refusals that are too many for it stay for the next."""
+        """Take the contents of one report, by partition. Negative acknowledgements beyond its limit stay."""
         acks, self._acks = self._acks, {}
         batches, self._batch_acks = self._batch_acks, {}
         nacks, self._nacks = _split(self._nacks)
         return acks, batches, nacks
 
     def add_untold(self, number: int, report: Report | None, found: LeasedAcks) -> None:
-        """To `found`, what is acknowledged of a partition here and in this report."""
+        """Add the partition's acknowledgements here and in this report to `found`."""
         found.add(self._acks.get(number, BitMap64()), self._batch_acks.get(number, {}))
         if report is not None:
             found.add(report.acks.get(number, ()), report.batch_acks.get(number, {}))
 
     def refused(self, number: int, report: Report | None) -> dict[int, Nack]:
-        """By offset, what is refused of a partition here and in this report."""
+        """The partition's negative acknowledgements here and in this report, by offset."""
         nacks = list(self._nacks.get(number, ()))
         if report is not None:
             nacks += report.nacks.get(number, ())

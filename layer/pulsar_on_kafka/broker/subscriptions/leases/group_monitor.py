@@ -1,8 +1,7 @@
-"""Looks at Kafka's group: who is in it still, and what it has saved. Runs in the member's thread.
+"""Reads the live members of Kafka's group, and the versions that it has saved. Runs in the member's thread.
 
-Whoever leaves in good order writes its last report first. So before somebody who is missed is given up, everything that
-stood in the log when the group was looked at is taken in: what a member acknowledged last does not come again, and its
-leaving is not taken for a death.
+A member that leaves in good order writes its last report first. So an owner applies all records that were in the log at
+the look before it expels a missing member: its last acknowledgements count, and its leaving is no death.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ class GroupLooks:
         self._seen: LiveMembers | None = None
         self._reading: Future[RereadLeaseRecords] | None = None
         self._upto = 0
-        """Everything below is to be taken in before what was seen counts."""
+        """All records below must be applied before the result counts."""
         self._is_all = True
-        """There was no more to be read."""
+        """The last reading reached the log's end."""
         self._next_s = 0.0
 
     def ask(self, now_s: float, *, hurries: bool) -> None:
-        """Begin a look if it is time for one: every second, ten times a second where somebody `hurries`."""
+        """Begin a look if one is due: every second, or ten times a second if the caller `hurries`."""
         due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
         if self._asked is None and self._seen is None and now_s >= due_s:
             self._asked = (self._group(), now_s)
             self._next_s = now_s + _LOOK_S
 
     def seen(self) -> LiveMembers | None:
-        """What the last look has found, once.
+        """Take the result of the last look.
 
         Raises:
-            StoreError: the group could not be asked.
+            StoreError: Kafka did not return the group's members.
         """
         if self._asked is None or not self._asked[0].done():
             return None
@@ -64,13 +63,13 @@ class GroupLooks:
         return LiveMembers(answer.result(), asked_s)
 
     def hear_first(self, seen: LiveMembers, since: int) -> None:
-        """Somebody is missed: what was `seen` counts when all that stands in the log by now, from offset `since` on, is
-        taken in (`counts`)."""
+        """Some member is missing: `seen` counts after all records in the log by now, from offset `since` on, are
+        applied (`counts`)."""
         self._seen, self._upto = seen, 0
         self._reading = self._read(since, _MAX_READ)
 
     def counts(self, taken_in: int) -> LiveMembers | None:
-        """What was seen, once everything that stood in the log then is below `taken_in`.
+        """Take the result that waits, when all records that were in the log then are below `taken_in`.
 
         Raises:
             StoreError: the log could not be read; the next look comes in time.
@@ -96,7 +95,7 @@ class GroupLooks:
 
 
 class SavedVersion(NamedTuple):
-    """The group has saved this version of a partition, after all of these were heard."""
+    """The version of a partition that the group has saved, after all of these records were received."""
 
     partition: int
     version: int
@@ -105,7 +104,7 @@ class SavedVersion(NamedTuple):
 
 @dataclass(slots=True)
 class _Asked:
-    """`since`: heard after the group was asked, which counts for nothing that was saved later."""
+    """`since`: records received after the request to the group, whose reply may be older than they are."""
 
     answer: Future[int]
     records: list[TakeOver]
@@ -113,11 +112,11 @@ class _Asked:
 
 
 class LeaseClaims:
-    """TAKE_OVERs that were heard, until Kafka's group has said whether they are true. One question for each partition
-    at a time. Memory: the TAKE_OVERs that came while it is open.
+    """Received TAKE_OVERs, until Kafka's group has confirmed or refuted them. One request for each partition at a time.
+    Memory: the TAKE_OVERs that came during the request.
 
-    Whoever takes a partition over saves its cursor first, so a version that the group does not know is nobody's. A
-    foreign program that writes such a record silences neither the owner nor its members.
+    A new owner saves the cursor before its TAKE_OVER, so a version that the group does not know is void. A foreign
+    program that writes such a record stops neither the owner nor its members.
     """
 
     def __init__(self, saved_version: Callable[[int], Future[int]], wake: Callable[[], None]) -> None:
@@ -127,7 +126,7 @@ class LeaseClaims:
         self._asked: dict[int, _Asked] = {}
 
     def __contains__(self, partition: int) -> bool:
-        """Something that was heard of it is neither true nor false yet."""
+        """A TAKE_OVER of the partition is neither confirmed nor refuted yet."""
         return partition in self._asked
 
     def heard(self, partition: int, record: TakeOver) -> None:
@@ -138,7 +137,7 @@ class LeaseClaims:
             asked.since.append(record)
 
     def settled(self) -> list[SavedVersion]:
-        """What the group has answered since the last call; what it could not answer it is asked again."""
+        """Take the group's replies since the last call; failed requests are repeated."""
         found = []
         for partition, asked in [each for each in self._asked.items() if each[1].answer.done()]:
             del self._asked[partition]

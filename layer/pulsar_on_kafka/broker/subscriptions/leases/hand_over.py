@@ -72,7 +72,7 @@ class LeaseHandOver:
         owned.folded = max(owned.folded, offset)
         owned.lease_from(owned.folded)
 
-    # Take-over ----------------------------------------------------------------------------------------------------
+    # Take-over --------------------------------------------------------------------------------------------------------
 
     def take_over(self, owned: OwnedPartition, deadline: Deadline) -> dict[int, Nack] | None:
         """Fence the former owners of a partition that the group has accepted as this process's, and apply the members'
@@ -127,7 +127,7 @@ class LeaseHandOver:
             left = {o: messages.get(o, 1) for o in offsets}
             self._lessor.still_held(owned, endpoint, left, redeliveries, chunks)
 
-    # Seek ---------------------------------------------------------------------------------------------------------
+    # Seek -------------------------------------------------------------------------------------------------------------
 
     def about_to_seek(self, owned: OwnedPartition) -> None:
         """Ignore acknowledgements in the reports that members have written by now, applied or not, after the seek.
@@ -141,7 +141,7 @@ class LeaseHandOver:
             self.lease_from(owned, self._inbox.applied_upto)
         self._lessor.sought(owned, self._terms.traffic.end(Deadline.after(_END_TIMEOUT_S)))
 
-    # Giving up ----------------------------------------------------------------------------------------------------
+    # Giving up --------------------------------------------------------------------------------------------------------
 
     def keep_what_is_out(self, leaving: Collection[int]) -> None:
         """Let this process's consumers keep the messages that they received of partitions that are about to be given

@@ -1,8 +1,7 @@
-"""A lease inbox keeps what was heard of one subscription's leases and not taken in yet, in the order of the log,
-without a gap.
+"""A lease inbox holds the received records of one subscription's leases, in the order of the log, without a gap.
 
-Another thread hears, the member's loop takes in. What there is no room for is read again from the log, so a loop that
-is slow, or was stopped for a while, misses nothing but what retention took.
+Another thread receives records, and the member's loop applies them. Records beyond the inbox's limit are read again
+from the log. So a loop that is slow, or was stopped, misses only what retention deleted.
 """
 
 from __future__ import annotations
@@ -32,38 +31,38 @@ class LeaseInbox:
         most_records: int,
         most_bytes: int,
     ) -> None:
-        """`read` reads again, from an offset on, at most so many records (`LeaseTraffic.read`). `can_wait` says of a
-        record's value that nobody has to be woken for it; called by whoever hears."""
+        """`read` reads at most so many records again, from an offset on (`LeaseTraffic.read`). `can_wait` decides by a
+        record's value that the member need not wake up for it; called by the receiving thread."""
         self._read = read
         self._wake = wake
         self._can_wait = can_wait
         self.is_urgent = False
-        """Something here does not wait until the member's loop comes by."""
+        """A record must be applied at once."""
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._records: deque[ReceivedLeaseRecord] = deque()
         self._bytes = 0
         self._upto = 0
-        """Behind the last record that was let in."""
+        """Behind the last record that was stored."""
         self.applied_from: int | None = None
         """The offset of the first record that the member's loop got."""
         self.applied_upto = 0
         """Behind the last record that it applied."""
         self._behind: int | None = None
-        """From here on everything is to be read again; what is heard meanwhile is not let in."""
+        """Records from this offset on are read again; received ones are not stored meanwhile."""
         self._passed_over = 0
-        """Behind the last record that was heard and not let in."""
+        """Behind the last record that was received and not stored."""
         self._reading: Future[RereadLeaseRecords] | None = None
         self._again_s = 0.0
 
-    # Any thread ---------------------------------------------------------------------------------------------------
+    # Any thread -------------------------------------------------------------------------------------------------------
 
     def hear(self, records: Sequence[ReceivedLeaseRecord]) -> None:
         with self._lock:
             for record in records:
                 if record[0] < self._upto:
-                    continue  # it was read again before it was heard
+                    continue  # it was read again before it was received
                 if self._behind is None and self._is_full():
                     self._behind = record[0]
                 if self._behind is None:
@@ -74,7 +73,7 @@ class LeaseInbox:
             self.is_urgent = True
             self._wake()
 
-    # The member's loop --------------------------------------------------------------------------------------------
+    # The member's loop ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._records)
@@ -84,7 +83,7 @@ class LeaseInbox:
         return self._behind is not None
 
     def begin(self) -> int:
-        """How many there are to be taken in now."""
+        """The number of records to be applied now."""
         self.is_urgent = False
         if self._records and self.applied_from is None:
             self.applied_from = self._records[0][0]
@@ -100,8 +99,8 @@ class LeaseInbox:
         self.applied_upto = offset + 1
 
     def catch_up(self, now_s: float) -> bool:
-        """Read again what there was no room for, a piece at a time. False when something of it is gone from the log:
-        who calls knows no more what was said."""
+        """Read records beyond the inbox's limit again, a piece at a time. False if some of them are gone from the
+        log."""
         if self._behind is None:
             return True
         if self._reading is None:
@@ -114,12 +113,12 @@ class LeaseInbox:
         reading, self._reading = self._reading, None
         failure = reading.exception()
         if failure is not None:
-            _log.warning("what other members said cannot be read again yet: %s", failure)
+            _log.warning("cannot read records of other members again yet: %s", failure)
             self._again_s = now_s + _RETRY_INTERVAL_S
             return True
         return self._read_again(reading.result())
 
-    # Inside -------------------------------------------------------------------------------------------------------
+    # Inside -----------------------------------------------------------------------------------------------------------
 
     def _read_again(self, found: RereadLeaseRecords) -> bool:
         with self._lock:

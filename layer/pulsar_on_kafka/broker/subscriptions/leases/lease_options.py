@@ -1,5 +1,4 @@
-"""Lease terms are what a membership needs for leases to and from other processes: its name there, and the way records
-take."""
+"""Options and dependencies of the lease protocol."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import Lease, LeaseReco
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 ReceivedLeaseRecord = tuple[int, int, bytes]
-"""(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""
+"""(offset in `deliveries`, partition that it is about or ALL_MEMBERS, value)."""
 
 
 class RereadLeaseRecords(NamedTuple):
-    """Records that were read again: all there are before offset `upto`. Not `is_whole` when retention took some."""
+    """All records before offset `upto`, read again. Not `is_whole` if retention deleted some."""
 
     records: list[ReceivedLeaseRecord]
     upto: int
@@ -31,15 +30,15 @@ class LeaseTraffic(Protocol):
     """One subscription's records in `deliveries`."""
 
     def listen(self, hear: Callable[[Sequence[ReceivedLeaseRecord]], None], patience: Callable[[], bool]) -> None:
-        """From now on `hear` is told of them, in the order of the log, by another thread; it returns at once. That one
-        may leave off for a moment whenever `patience` says so."""
+        """From now on another thread calls `hear` with the records, in the order of the log. The thread may pause for a
+        moment whenever `patience` returns True."""
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
-        """Append records and the partitions that they are about; gives their offsets once they are durable. One call at
+        """Append records, each with its partition. The future returns their offsets when they are durable. One call at
         a time."""
 
     def read(self, start: int, most: int) -> Future[RereadLeaseRecords]:
-        """What was said from offset `start` on, at least `most` records of it or up to the log's end."""
+        """Read records from offset `start` on, at least `most` or up to the log's end."""
 
     def end(self, deadline: Deadline) -> int:
         """Behind the last record. Raises StoreError."""
@@ -47,18 +46,18 @@ class LeaseTraffic(Protocol):
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
     ) -> tuple[int, list[Lease | Recall | Report]]:
-        """Append this; gives its offset, and the reports, and what owners leased and recalled of the partition, that
-        stand before it from offset `since` on. From that offset on everything is heard. Raises StoreError."""
+        """Append the record. Returns its offset, and the reports, leases and recalls of the partition from offset
+        `since` up to it. All records from that offset on are received. Raises StoreError."""
 
     def group(self) -> Future[Collection[str]]:
         """The client ids of the live members of the Kafka group."""
 
     def saved_version(self, partition: int) -> Future[int]:
-        """The version of the cursor that the Kafka group has committed: whoever took over has made it higher before
-        saying so. -1 for none. Raises StoreError."""
+        """The version of the cursor that the Kafka group has committed; -1 for none. A take-over commits a higher
+        version before its TAKE_OVER. Raises StoreError."""
 
     def stop(self) -> None:
-        """Hear no more. A second call does nothing."""
+        """Receive no more records. A second call does nothing."""
 
 
 class RecordReader(Protocol):
@@ -76,14 +75,14 @@ class RecordReader(Protocol):
 
 
 AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
-"""Have the owner of this partition let a transaction hold this; see `TransactionAcksElsewhere.ask`."""
+"""Request this partition's owner to hold an acknowledgement for a transaction; see `TransactionAcksElsewhere.ask`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
-    wait to be taken in; the topic has `partitions`, or has more by now (None: what is served is a single one of them);
-    `session` is this membership's."""
+    """`client_id` names the membership in its Kafka group; `reader` reads leased records; at most `most_heard` received
+    records wait; the topic has `partitions`, or more by now (None: a single one is served); `session` is this
+    membership's."""
 
     client_id: str
     life: CursorLife

@@ -1,5 +1,5 @@
-"""A leased partition is another process's; what a member holds of it is in inboxes, with the application, or still to
-be read."""
+"""A leased partition belongs to another owner. A member's entries of it are in inboxes, with the application, or
+unread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _END: Final = 2**64 - 1
 
 
 class HeldBefore:
-    """Messages that consumers were handed and do not hold any more, though nobody here acknowledged them: an
-    acknowledgement up to a later one counts for them as well, however late.
+    """Messages that consumers received, and no longer hold, without an acknowledgement. A cumulative acknowledgement of
+    a later message counts for them as well.
 
     Memory: a compressed bitmap, and the chunks' offsets of messages in chunks.
     """
@@ -32,7 +32,7 @@ class HeldBefore:
         self._chunks: dict[int, Sequence[int]] = {}
 
     def add(self, offsets: BitMap64, chunks: Mapping[int, Sequence[int]]) -> None:
-        """`chunks` by the last one's offset, of messages in chunks."""
+        """`chunks`: the offsets of each message in chunks, by its last chunk's offset."""
         self._offsets |= offsets
         self._chunks.update(chunks)
 
@@ -46,7 +46,7 @@ class HeldBefore:
         return taken
 
     def acknowledged(self, offsets: Sequence[int]) -> None:
-        """These were, one by one."""
+        """Consumers acknowledged these individually."""
         if self._offsets:
             self._offsets -= BitMap64(offsets)
         for offset in offsets if self._chunks else ():
@@ -54,31 +54,31 @@ class HeldBefore:
 
 
 class LeasedPartition:
-    """Memory: as InFlight and HeldBefore, a number for each entry that was delivered before, and ack sets of batch
-    entries."""
+    """The entries of one partition that this process's consumers hold. Memory: that of InFlight and HeldBefore, a
+    number for each entry that was delivered before, and ack sets of batch entries."""
 
     def __init__(self, slot: PartitionAcks) -> None:
         self.slot = slot
         self.in_flight = DeliveriesInFlight()
         self.redeliveries: dict[int, int] = {}
         self.batches: dict[int, BatchAckSet] = {}
-        """What is acknowledged of batch entries that are held."""
+        """Acknowledged messages of batch entries that are held."""
         self.chunks: dict[int, Known] = {}
-        """By last offset, of messages in chunks that are held."""
+        """Held messages in chunks, by their last chunk's offset."""
         self.version = 0
-        """Of the newest TAKE_OVER."""
+        """The version in the newest TAKE_OVER."""
         self.owner = b""
         self.asked: int | None = None
-        """A TAKE_OVER of this version is to be answered."""
+        """The version of a TAKE_OVER that waits for this member's reply."""
         self.held_before = HeldBefore()
-        """Where messages go to one consumer at a time."""
+        """Used where messages go to one consumer at a time."""
         self.comes_again = False
-        """A consumer gave everything back: it gets nothing before the owner has heard that, and recalled it."""
+        """A consumer gave everything back, and receives nothing before the owner's recall."""
         self.refused = False
-        """Some of what consumers hold of it, or held since they hold anything."""
+        """A consumer negatively acknowledged an entry that it held since the last recall."""
 
     def as_held(self) -> HeldHere:
-        """The same, for those to whom it does not matter who owns the partition."""
+        """The entries in the form that does not depend on the partition's owner."""
         return HeldHere(self.slot, self.in_flight, self.batches.get, self.redeliveries)
 
     def hold(self, entries: Sequence[LeasedEntry], feed: PartitionConsumer) -> None:
@@ -105,7 +105,7 @@ class LeasedPartition:
             self.let_go([offset])
 
     def hold_for_transaction(self, ack: TxnAck) -> None:
-        """These are a transaction's now, and nobody's."""
+        """A transaction holds these entries now, and no consumer does."""
         gone = [offset for offset in ack.whole if offset in self.in_flight.holders]
         if ack.cumulative is not None:
             last = ack.cumulative.offset - (ack.cumulative.batch_size > 0)
@@ -113,8 +113,8 @@ class LeasedPartition:
         self.let_go(self.in_flight.given_to_transaction(self.slot.number, gone, ack.batches))
 
     def acknowledge_up_to(self, upto: int) -> BitMap64:
-        """Everything that consumers hold or held at or before `upto`, by records: all chunks of messages that end there
-        are among it, and none of those that end behind it."""
+        """Take all records that consumers hold or held at or before `upto`, with all chunks of messages that end there,
+        and no chunk of messages that end later."""
         acked = self.held_before.take(upto)
         held = [offset for offset in self.in_flight.holders if offset <= upto]
         acked |= BitMap64(held)
@@ -125,7 +125,7 @@ class LeasedPartition:
         return acked
 
     def forget(self) -> None:
-        """Consumers hold nothing of it; what they acknowledge up to counts all the same."""
+        """Drop all entries; cumulative acknowledgements still count for them."""
         plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
         self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
         self.comes_again = self.refused = False
@@ -140,7 +140,7 @@ class LeasedPartition:
                 self.chunks.pop(offset, None)
 
     def held(self) -> dict[tuple[Endpoint, int], BitMap64]:
-        """By consumer and redeliveries."""
+        """The held offsets, by consumer and number of redeliveries."""
         found: dict[tuple[Endpoint, int], list[int]] = {}
         for offset, feed in self.in_flight.holders.items():
             found.setdefault((feed.endpoint, self.redeliveries.get(offset, 0)), []).append(offset)
@@ -148,7 +148,7 @@ class LeasedPartition:
 
 
 class ToRead(NamedTuple):
-    """Leased entries whose records are not here yet."""
+    """Leased entries whose records are unread."""
 
     partition: LeasedPartition
     endpoint: Endpoint
@@ -160,7 +160,7 @@ class ToRead(NamedTuple):
 
 
 class LeasedPartitions:
-    """All of it, by partition. Memory: what LeasedPartition says for each; `to_read` refers to entries held there."""
+    """All leased partitions. Memory: that of LeasedPartition for each; `to_read` refers to entries held there."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, LeasedPartition] = {}
@@ -177,11 +177,11 @@ class LeasedPartitions:
         return leased
 
     def on_the_way(self, endpoint: Endpoint) -> int:
-        """Messages that were leased to this consumer and are not in its inbox yet."""
+        """The number of messages that were leased to this consumer and are unread."""
         return sum(each.messages for each in self.to_read if each.endpoint is endpoint)
 
     def do_not_read(self, which: Callable[[ToRead], bool]) -> list[ToRead]:
-        """Take these out of what is to be read; they stay held."""
+        """Take these out of `to_read`; they stay held."""
         taken = [each for each in self.to_read if which(each)]
         self.to_read = deque(each for each in self.to_read if not which(each))
         return taken
@@ -192,7 +192,7 @@ class LeasedPartitions:
             leased.let_go(leased.in_flight.held_by(endpoint.feed(leased.slot)))
 
     def give_back(self, number: int) -> LeasedPartition | None:
-        """The partition became this process's own: what is held of it, without what was not read yet."""
+        """Remove a partition that this process owns now. Returns its held entries, without unread ones."""
         leased = self.partitions.pop(number, None)
         if leased is not None:
             for each in self.do_not_read(lambda each: each.partition is leased):

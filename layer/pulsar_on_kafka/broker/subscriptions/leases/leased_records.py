@@ -1,4 +1,4 @@
-"""Records that were leased to this process: read from Kafka, and put into its consumers' inboxes.
+"""Reads leased records from Kafka and puts their messages into consumers' inboxes.
 
 All of it runs in the member's thread.
 """
@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 
 class LeasedRecords:
-    """Memory: the records of one reading, at most 2,000 entries of 32 MiB together, or one message in chunks beyond
-    that; of entries that a client compressed, what `EntriesAtHand.fitting` says goes out with one reading."""
+    """One reading takes entries of one partition. Memory: the records of one reading, at most 2,000 entries of 32 MiB
+    together, or one larger message in chunks. `EntriesAtHand.fitting` limits compressed entries."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class LeasedRecords:
         self._lessee = lessee
         self._not_before_s = 0.0
         self._rest_s = inf
-        """When to stop fetching ahead."""
+        """The time at which fetching ahead stops."""
 
     def read(self) -> bool:
-        """Read some of what is to be read and has room in its inbox, in 2 s at most; True when something was.
+        """Read entries for inboxes with room, in 2 s at most; True when any were read.
 
         Raises:
             TooManyHandles: the process has no room for the reader's handle.
@@ -81,7 +81,7 @@ class LeasedRecords:
         except errors.TooManyHandles:
             raise  # the member ends, and its owner leases the entries to another one
         except errors.StoreError as failure:
-            _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
+            _log.warning("subscription=%s cannot read leased records yet: %s", self._name, failure)
             self._lessee.to_read.extendleft(reversed(taken))
             self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
             return False
@@ -102,7 +102,7 @@ class LeasedRecords:
             self._reader.leave()
 
     def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:
-        """By offset; and up to where what is missing is gone from Kafka."""
+        """Records by offset, and the offset up to which missing records are gone from Kafka."""
         wanted: set[int] = set()
         for each in taken:
             for entry in each.entries:
@@ -128,7 +128,7 @@ class LeasedRecords:
         return records, offsets[-1]
 
     def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> tuple[LeasedEntry, ...]:
-        """Put what can be had into the inbox; gives the entries that are to be read again when there is room."""
+        """Put readable messages into the inbox. Returns the entries to be read again when there is room."""
         leased, endpoint, _ = each
         feed = endpoint.feed(leased.slot)
         entries = EntriesAtHand(ChunkAssembly())
@@ -179,7 +179,7 @@ class LeasedRecords:
         return tuple(rest)
 
     def _not_stored(self, letter: Delivery) -> None:
-        """A dead letter could not be stored: it comes again in a second. Any thread."""
+        """Redeliver a dead letter that could not be stored, after a second. Any thread."""
         feed = letter.feed
         feed.slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, feed.endpoint))
 

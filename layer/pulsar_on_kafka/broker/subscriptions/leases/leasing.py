@@ -1,9 +1,9 @@
-"""A membership's leases, to other processes and from them, in the member's loop.
+"""Sends and receives leases for one subscription member.
 
-Where all consumers are in the process that owns the partitions nothing is written and nothing costs. A process that
-owns no partition announces its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). On
-Failover a process that does not own all of them does, because the active consumer of each is chosen from those of all
-processes. All of it runs in the member's thread, but for `heard`.
+If one process owns all partitions and has all consumers, leases cost nothing. A process without a partition announces
+its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). On Failover a process announces its
+consumers unless it owns all partitions, because a partition's active consumer is chosen from those of all processes.
+All of it runs in the member's thread, except `heard` and `is_patient`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Lease,
     LeaseRecord,
@@ -50,7 +50,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 _LOOK_AT_PACE_S: Final = 1.0
 _ASK_AFTER_S: Final = 0.5
-"""Without a partition for so long: while processes join, partitions move."""
+"""The time without a partition before a process announces its consumers: partitions move while processes join."""
 _BUSY_POLL_S: Final = 0.01
 _HOLDING_POLL_S: Final = ACKS_S / 2
 _MUCH: Final = 100
@@ -60,9 +60,9 @@ _log = logging.getLogger(__name__)
 
 
 class Leasing:
-    """`owned` and `endpoints` are the member's own, seen from here.
+    """One turn of the member's loop is a `step`. `owned` and `endpoints` are the member's own, seen from here.
 
-    Memory: what Lessor, Lessee and LeaseInbox say, with 20,000 records or 16 MiB in the inbox.
+    Memory: that of its parts, with 20,000 records or 16 MiB in the inbox.
     """
 
     def __init__(
@@ -109,36 +109,37 @@ class Leasing:
         """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._reports_heard = 0
         self._paced = (0, 0.0)
-        """How many there were at the last look, and when that was."""
+        """Their number when the lessee's pace was last set, and the time of that."""
         terms.traffic.listen(self.heard, self.is_patient)
 
-    # Any thread ---------------------------------------------------------------------------------------------------
+    # Any thread -------------------------------------------------------------------------------------------------------
 
     def heard(self, records: Sequence[ReceivedLeaseRecord]) -> None:
-        """Records about this subscription, in the order of the log."""
+        """Receive records about this subscription, in the order of the log."""
         self._inbox.hear(records)
 
     def is_patient(self) -> bool:
-        """Nobody waits for what other processes say: this one owns nothing, and half of what each consumer takes, and a
-        hundred messages at least, lie in its inbox."""
+        """Records of other processes can wait: this process owns no partition, and every inbox is half full and has
+        more than a hundred messages."""
         if self._owned or self._flushes:
             return False
         own = [each for each in self._endpoints if not each.is_remote]
         return bool(own) and all(len(each.queue) > max(each.capacity // 2, _MUCH) for each in own)
 
     def _can_wait(self, value: bytes) -> bool:
-        """Where many processes share a partition most of what they write is for its owner."""
+        """A record is not for this process: most records of members are for the owner."""
         self._reports_heard += is_report(value)
         return not self._owned and not concerns(value, self._terms.client_id)
 
-    # The member's loop --------------------------------------------------------------------------------------------
+    # The member's loop ------------------------------------------------------------------------------------------------
 
     def step(self, *, joined: bool) -> None:
-        """Whatever can be done now. `joined`: the group has said which partitions are ours."""
+        """Apply received records, read leased ones, and write reports. `joined`: the group has assigned this process's
+        partitions."""
         now_s = self._clock.monotonic()
         self.lessor.now_s = self.lessee.now_s = now_s
         if self.tells_owners or (joined and not self._outbox.is_forbidden):
-            self._drain()  # first: it is about what was held before owners recalled it and leased it anew
+            self._drain()  # first: these entries were held before the records below recall them or lease them again
         self.take_in()
         lessee = self.lessee
         if now_s - self._paced[1] >= _LOOK_AT_PACE_S:
@@ -165,7 +166,7 @@ class Leasing:
             self._flushes.step()
 
     def _owns_enough(self) -> bool:
-        """Nobody else's partitions concern this process."""
+        """This process needs no leases of other owners' partitions."""
         partitions = self._terms.partitions
         if not self._in_order or partitions is None:
             return bool(self._owned)
@@ -178,7 +179,7 @@ class Leasing:
             self.lessor.not_written()
 
     def poll_limit(self) -> float:
-        """How long the member may wait, in seconds."""
+        """The time in seconds that the member may wait."""
         if self._inbox.is_urgent:
             return 0.0
         if self.lessor.in_use or self._flushes or self._inbox.is_behind:
@@ -188,14 +189,14 @@ class Leasing:
         return inf
 
     def watch_inboxes(self) -> bool:
-        """Have this process's consumers wake the member as soon as owners are to hear of the room in their inboxes.
-        False when they are to hear of it now."""
+        """Let this process's consumers wake the member as soon as a report is due for the room in their inboxes. False
+        if a report is due now."""
         waits = self._outbox.is_blocked()
         watched = [each for each in self._endpoints if not each.is_remote]
         for endpoint in watched:
             more = None if waits else self.lessee.until_worth_telling(endpoint)
             endpoint.watch(-1 if more is None else len(endpoint.queue) - more)
-        # A receiver that took something before it could see that is seen here instead.
+        # A receiver that took a message before `watch` does not wake the member; this check finds it.
         return not any(endpoint.has_room_again() for endpoint in watched)
 
     def unwatch_inboxes(self) -> None:
@@ -205,28 +206,28 @@ class Leasing:
 
     @property
     def waits_for_owners(self) -> bool:
-        """Messages come from them, and none by this process's own membership."""
+        """All messages come by leases: this process owns no partition."""
         return not self._owned and self.tells_owners
 
     @property
     def tells_owners(self) -> bool:
-        """This process waits for messages of others' partitions, or has some."""
+        """This process waits for messages of other owners' partitions, or holds some."""
         return self.lessee.asking or self.lessee.holds_any
 
     @property
     def reaches_owners(self) -> bool:
-        """What is acknowledged here of others' partitions reaches their owners: nothing forbids to tell them."""
+        """This process may write to other owners, so its acknowledgements reach them."""
         return not self._outbox.is_forbidden
 
     @property
     def has_heard(self) -> bool:
-        """Something that cannot wait."""
+        """A record that cannot wait was received."""
         return self._inbox.is_urgent
 
     def take_in(self) -> None:
-        """Fold in what was heard; what cannot be yet stays."""
+        """Apply the received records. After a StoreError the rest waits for the next call."""
         if not self._inbox.catch_up(self._clock.monotonic()):
-            _log.warning("subscription=%s what other members said is gone: everybody begins anew", self._handle)
+            _log.warning("subscription=%s records of other members are gone from the log: all leases end", self._handle)
             self.lessee.begin_anew()
             self.lessor.not_heard()
         for _ in range(self._inbox.begin()):
@@ -238,7 +239,7 @@ class Leasing:
             except CorruptRecord as reason:
                 _log.warning("subscription=%s offset=%d skipped a record: %s", self._handle, offset, reason)
             except errors.StoreError as failure:
-                _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+                _log.warning("subscription=%s cannot apply acknowledgements yet: %s", self._handle, failure)
                 return
             self._inbox.took_in()
 
@@ -246,7 +247,7 @@ class Leasing:
         if isinstance(record, Report):
             if self._owned:
                 self.lessor.hear(offset, record)
-        elif partition == EVERYBODY:
+        elif partition == ALL_MEMBERS:
             self.lessee.hear(None, record)
         elif isinstance(record, TakeOver):
             if record.life == self._terms.life:
@@ -258,7 +259,8 @@ class Leasing:
             self.lessee.hear(self._handle.slot(partition), record)
 
     def _is_claimed(self, partition: int, record: TakeOver) -> None:
-        """Somebody says to have taken it over. Of an owner's nothing more goes out until that is settled."""
+        """A process claims to own the partition. If this process owns it, it stops dispatch until the group has
+        decided."""
         owned = self._owned.get(partition)
         if owned is not None:
             if record.version <= owned.version:
@@ -273,12 +275,12 @@ class Leasing:
                 for record in records:
                     if record.version <= version:
                         self.lessee.hear(self._handle.slot(partition), record)
-            elif version <= owned.version:  # else it is true, and the group tells this member soon
+            elif version <= owned.version:  # otherwise the claim is true, and the group revokes the partition soon
                 self._is_ours(partition, owned)
 
     def _is_ours(self, partition: int, owned: OwnedPartition) -> None:
-        """Nobody has taken it over, as far as was asked."""
-        _log.warning("cursor=%s a TAKE_OVER that nobody saved is passed over", owned.identity)
+        """The group still lists this process as the owner."""
+        _log.warning("cursor=%s ignored a TAKE_OVER whose version the group does not know", owned.identity)
         if owned.quiet and partition not in self._claims and not self.lessor.is_being_taken_over(partition):
             owned.quiet = False
             self._dispatcher.choose_active()
@@ -289,7 +291,7 @@ class Leasing:
             if owned.leased_from is None:
                 owned.folded_since = max(owned.folded_since, self._inbox.applied_from or 0)
                 self.hand_over.lease_from(owned, self._inbox.applied_upto)
-        self._go_on(self.lessor.take_complete())  # at once: what is read from now on must not be behind what was passed
+        self._go_on(self.lessor.take_complete())  # at once: before anything beyond the skipped entries is read
         try:
             seen = self._looks.seen()
             if seen is not None and self.lessor.misses_any(*seen):
@@ -305,20 +307,20 @@ class Leasing:
         self._looks.ask(now_s, hurries=self.lessor.is_asking)
 
     def _go_on(self, partitions: Collection[int]) -> None:
-        """Everybody has said what they hold of these: read and hand out the rest."""
+        """All members have replied what they hold of these partitions: read and dispatch the rest."""
         for number in partitions:
             self._seek(number, self._owned[number].read_position)
 
-    # Partitions come and go ---------------------------------------------------------------------------------------
+    # Partitions come and go -------------------------------------------------------------------------------------------
 
     def gave_up(self, number: int) -> None:
         if self._in_order:
-            self._had_enough_s = -inf  # until its consumers are known by what they ask for they stay announced
+            self._had_enough_s = -inf  # until a report requests messages, its consumers stay announced
         else:
             self.lessee.announces = False
         self.lessor.gave_up(number)
 
-    # Consumers ----------------------------------------------------------------------------------------------------
+    # Consumers --------------------------------------------------------------------------------------------------------
 
     def detach(self, endpoint: Endpoint) -> None:
         self._drain()
@@ -328,19 +330,20 @@ class Leasing:
         self.lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
 
     def have_saved(self) -> Future[None] | None:
-        """Have the owners of other partitions save what was acknowledged of them here up to now; None where they know
-        that already. The future is settled when they have, and fails with Closed when this membership ends before."""
+        """Request the owners of other partitions to save this process's acknowledgements; None if they have. The future
+        is settled when they have saved, and fails with Closed if this membership ends before."""
         self._drain()
         return self._flushes.begin()
 
-    # Transactions -------------------------------------------------------------------------------------------------
+    # Transactions -----------------------------------------------------------------------------------------------------
 
     def ask_owner(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
-        """Have the partition's owner let a transaction hold this. Raises as `TransactionAcksElsewhere.ask`."""
+        """Request the partition's owner to hold an acknowledgement for a transaction. Raises as
+        `TransactionAcksElsewhere.ask`."""
         answered: Future[None] = Future()
 
         def told(done: Future[None]) -> None:
-            """In the asking thread: the message is in nobody's hands before its consumer hears of it."""
+            """In the requesting thread: the lessee forgets the message before the consumer gets the reply."""
             failure = done.exception()
             if failure is None:
                 self._held_by_transactions.append((partition, ack))
@@ -350,10 +353,10 @@ class Leasing:
         answered.add_done_callback(told)
         self._terms.ask_owner(partition, txn, ack, answered, deadline)
 
-    # The end ------------------------------------------------------------------------------------------------------
+    # The end ----------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Say the last word, in two seconds at most."""
+        """Write the last report, in two seconds at most, and stop."""
         self.lessee.asking = self.lessee.announces = False
         self.say_all()
         self.stop()

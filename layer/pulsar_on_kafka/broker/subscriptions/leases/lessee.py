@@ -1,12 +1,11 @@
-"""A member's side of leases: what this process holds of partitions that others own, and what it has to say of it.
+"""A member's side of leases: entries that this process holds of other owners' partitions, and reports about them.
 
-No I/O, no clock of its own. What owners write is heard in the order of the log; records that were leased wait in
-`to_read` until somebody has read them from Kafka (`LeasedRecords`). What is to be said is one `Report` at a time, which
-is said again as it is until it is in the log.
+No I/O, no clock of its own. It applies the owners' records in the order of the log. Leased entries wait in `to_read`
+until `LeasedRecords` has read them from Kafka. It makes one `Report` at a time, which is unchanged until it is in the
+log.
 
-The process begins anew, in another epoch, when an owner expelled it or when something that an owner wrote to it was not
-heard: it drops what was not received yet, and holds nothing any more. What the application acknowledges all the same
-counts.
+The member begins a new epoch when an owner expelled it, or when a record of an owner is missing. It then drops the
+messages that the application has not received, and holds nothing. Acknowledgements by the application still count.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 RENEW_S: Final = 3.0
 KNOCK_S: Final = 0.5
 ACKS_S: Final = 0.1
-"""Acknowledgements are gathered for so long, as the official clients do, or longer where members are many."""
+"""The time for which acknowledgements are gathered, as in the official clients; longer with many members."""
 _MAX_ACKS_S: Final = 2.0
 _REPORTS_A_S: Final = 100
-"""Of all members together, because each of them hears those of all."""
+"""For all members together, because every member reads all reports."""
 
 
 class Lessee:
-    """One for each membership. `consumers` is the dispatcher's list, of which only this process's own ones count.
+    """The leased entries of one membership. `consumers` is the dispatcher's list; only this process's consumers count.
 
-    `in_order`: a partition's messages go to one consumer at a time (Failover). Then everything unacknowledged comes
-    again, from the first on, when its consumer is another one or some of it was refused: nothing is kept over that.
+    `in_order`: a partition's messages go to one consumer at a time (Failover). After a negative acknowledgement, or
+    with a new active consumer, all unacknowledged messages are redelivered in order.
 
-    Memory: what Holdings, LeasePermits, LeaseAcks and UnsavedReports say, and one report.
+    Memory: that of LeasedPartitions, LeasePermits, LeaseAcks and UnsavedReports, and one report.
     """
 
     def __init__(
@@ -73,26 +72,26 @@ class Lessee:
         self._said_consumers: frozenset[int] = frozenset()
         self._unwritten: Report | None = None
         self._reports = 0
-        """How many were made, in all epochs."""
+        """The number of reports made, in all epochs."""
         self._acknowledges_from = 0
-        """The first report of which the last one has acknowledgements: it may tell some again."""
+        """The first report whose acknowledgements the last report contains: a report may repeat earlier ones."""
         self._asked_to_save = 0
         """The last report that asked for a save, by the same count."""
         self._leased_s: dict[Endpoint, float] = {}
-        """When a consumer was leased something last."""
+        """The time of the last lease, by consumer."""
         self.partitions = self._holdings.partitions
         self.asking = False
-        """This process wants messages of others' partitions."""
+        """This process requests messages of other owners' partitions."""
         self.announces = False
-        """It is about to hold messages of partitions that it still owns, and to be known before it does."""
+        """This process is about to hold messages of partitions that it still owns, and must be known before."""
         self.is_known = False
-        """Something was said in this epoch, and not that this process leaves: whoever takes a partition over from now
-        on waits for its answer."""
+        """A report of this epoch is in the log, and not one that leaves. A process that takes a partition over from now
+        on waits for this member's reply."""
         self.said_at = 0
-        """Where the last report lies."""
+        """The offset of the last report."""
         self.save_wanted = False
         self.acks_s = ACKS_S
-        """For how long acknowledgements are gathered now, 0.1 to 2 s."""
+        """The time for which acknowledgements are gathered now, 0.1 to 2 s."""
         self.now_s = 0.0
 
     @property
@@ -108,14 +107,14 @@ class Lessee:
         return self._holdings.holds_any
 
     def lease_age_s(self, endpoint: Endpoint) -> float:
-        """Since this consumer was leased something last, in seconds; -1 when it never was."""
+        """The time in seconds since the last lease to this consumer; -1 without a lease."""
         leased_s = self._leased_s.get(endpoint)
         return -1.0 if leased_s is None else round(self.now_s - leased_s, 3)
 
-    # What owners say ----------------------------------------------------------------------------------------------
+    # The owners' records ----------------------------------------------------------------------------------------------
 
     def hear(self, slot: PartitionAcks | None, record: LeaseRecord) -> None:
-        """A record about one partition (None: about all). Of partitions that this process owns it is not told."""
+        """Apply a record about one partition of another owner (None: about all)."""
         match record:
             case TakeOver(life, owner, version) if slot is not None and life == self._life:
                 self._taken_over(self._holdings.of(slot), owner, version)
@@ -143,13 +142,13 @@ class Lessee:
         self._permits.open(owner)
         if former != owner and all(other.owner != former for other in self.partitions.values()):
             self._permits.close(former)
-        if self._in_order and leased.refused:  # and who refused it is to get all of it again
+        if self._in_order and leased.refused:  # everything is redelivered
             self._forget(leased)
 
     def _counts(self, leased: LeasedPartition, record: Lease | Recall) -> bool:
-        """It is the next one of its owner's; otherwise something was not heard."""
+        """Count the owner's record; begins a new epoch if a record before it is missing."""
         if record.version < leased.version and record.owner not in self._permits:
-            return False  # a former owner does not know yet that it is one
+            return False  # by a former owner that does not know the new one yet
         if not self._permits.is_next(record.owner, record.number):
             self.begin_anew()
             return False
@@ -171,8 +170,8 @@ class Lessee:
         self.to_read.append(ToRead(leased, endpoint, entries))
 
     def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
-        """What was acknowledged here, and the owner had not heard yet, does not come again: it counts as soon as the
-        owner hears it. An official consumer passes over what it has acknowledged and not sent, too."""
+        """Leave out entries that were acknowledged here in reports that the owner had not applied. Official consumers
+        also skip messages whose acknowledgements they have not sent yet."""
         unheard = self._saves.told_from(number, lease.heard)
         self._acks.add_untold(number, self._unwritten, unheard)
         if not unheard:
@@ -180,7 +179,7 @@ class Lessee:
         return tuple(left for entry in lease.entries if (left := unheard.left_of(entry)) is not None)
 
     def pass_over(self, record: Lease | Recall) -> None:
-        """It is about a partition that this process owns by now: it is only counted."""
+        """Count a record about a partition that this process owns by now, without effect."""
         if record.to != self.id or record.owner not in self._permits:
             return
         if not self._permits.is_next(record.owner, record.number):
@@ -196,7 +195,7 @@ class Lessee:
         self._permits.close_all()
 
     def begin_anew(self) -> None:
-        """Hold nothing, and say so, in another epoch."""
+        """Drop all entries, and report that in a new epoch."""
         self._next_epoch()
         self._said_s = -KNOCK_S
         self._acks.forget_refusals()
@@ -215,8 +214,8 @@ class Lessee:
             leased.let_go(list(leased.in_flight.holders))
 
     def take_to_read(self, most: int) -> list[ToRead]:
-        """At most so many entries, of one partition, whose consumers have room for them; of a batch entry that may be
-        less than it has messages. The others still wait."""
+        """Take at most `most` entries of one partition whose consumers have room, if only for a part of a batch entry's
+        messages. The others still wait."""
         taken: list[ToRead] = []
         left: deque[ToRead] = deque()
         rooms: dict[Endpoint, int] = {}
@@ -236,15 +235,15 @@ class Lessee:
         self._holdings.to_read = left
         return taken
 
-    # What consumers say -------------------------------------------------------------------------------------------
+    # Consumers --------------------------------------------------------------------------------------------------------
 
     def drain(self, slots: Sequence[PartitionAcks]) -> None:
-        """Take what they acknowledged and refused of partitions that this process does not own."""
+        """Apply the consumers' acknowledgements and negative acknowledgements of partitions of other owners."""
         for slot in slots:
             self._acks.drain(slot, self.now_s)
 
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
-        """These were received and not acknowledged in time."""
+        """The consumer received these entries and did not acknowledge them in time."""
         leased = self.partitions.get(partition)
         if leased is None or endpoint not in self._permits.numbers:
             return
@@ -270,7 +269,7 @@ class Lessee:
     def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
         if not self._in_order:
             self._acks.refuse(leased, held, endpoint, 0.0)
-        elif not leased.comes_again:  # one refusal brings all of it
+        elif not leased.comes_again:  # one negative acknowledgement redelivers everything
             leased.comes_again = True
             endpoint.discard(leased.slot)
             self._holdings.do_not_read(lambda each: each.partition is leased)
@@ -282,34 +281,34 @@ class Lessee:
             leased.hold_for_transaction(ack)
 
     def gone(self, partition: LeasedPartition, offsets: Sequence[int]) -> None:
-        """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""
+        """Acknowledge entries that Kafka no longer has, or that cannot be read."""
         self._acks.gone(partition, offsets)
 
     def detach(self, endpoint: Endpoint) -> None:
-        """A consumer is gone; the next report says so, and its messages come again elsewhere."""
+        """Remove a consumer. The next report contains that, and the owners redeliver its messages."""
         self._leased_s.pop(endpoint, None)
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
 
     @property
     def heard_of_owners(self) -> dict[bytes, int]:
-        """The number of the last thing that was heard, by owner."""
+        """The number of the last record, by owner."""
         return self._permits.heard()
 
     def taken_in(self, number: int, upto: int) -> None:
-        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not
-        count."""
+        """A save of the partition's cursor decides about all acknowledgements in reports below this offset."""
         self._saves.taken_in(number, upto)
 
     def take_unsaved(self, number: int) -> tuple[LeasedAcks, dict[int, Nack]]:
-        """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
-        saved by those who owned it: for this process, which owns it now."""
+        """Take acknowledgements and negative acknowledgements of a partition that former owners may not have saved:
+        this process owns it now."""
         acks = self._saves.take([number])
         self._acks.add_untold(number, self._unwritten, acks)
         return acks, self._acks.refused(number, self._unwritten)
 
     def unheard(self, leases: Sequence[Lease]) -> BitMap64:
-        """What these, which stand in the log one after the other, leased last to a consumer that did not hear it."""
+        """The entries that these leases, in the order of the log, leased last to a consumer here that has not received
+        the lease."""
         missed = BitMap64()
         for lease in leases:
             offsets = BitMap64(entry.offset for entry in lease.entries)
@@ -324,20 +323,22 @@ class Lessee:
         return BitMap64(entry.offset for entries in waiting for entry in entries)
 
     def owned_now(self, number: int, *, asks: bool) -> LeasedPartition | None:
-        """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
-        what has to stay in order nothing, unless it `asks` others, too, and nothing was refused."""
+        """Take the entries that consumers hold of a partition that this process owns now, without unread ones. With
+        `in_order` there are none, unless the owner `asks` other members too and no entry was negatively
+        acknowledged."""
         leased = self.partitions.get(number)
         if self._in_order and leased is not None and (leased.refused or not asks):
             self._forget(leased)
         return self._holdings.give_back(number)
 
     def owned_before(self, slot: PartitionAcks, version: int) -> LeasedPartition:
-        """This process owned the partition with this version, and gives it up: what owners before it wrote is void."""
+        """Hold a partition that this process owned with this version and gives up. Records of earlier owners are
+        void."""
         leased = self._holdings.of(slot)
         leased.version = max(leased.version, version)
         return leased
 
-    # What is to be said -------------------------------------------------------------------------------------------
+    # Reports ----------------------------------------------------------------------------------------------------------
 
     @property
     def unsaved(self) -> bool:
@@ -345,18 +346,18 @@ class Lessee:
         return self._acks.acknowledges or said or bool(self._saves)
 
     def mark(self) -> int:
-        """The number of the report that acknowledges what was drained up to now, for `is_saved`."""
+        """The number of the report that contains all acknowledgements drained up to now, for `is_saved`."""
         return self._reports + self._acks.acknowledges
 
     def is_saved(self, mark: int) -> bool:
-        """Owners have saved what the report of this number and all before it acknowledge, as far as they own it still;
-        what became this process's own since is for it to save."""
+        """Owners have saved the acknowledgements in all reports up to this number, except those of partitions that this
+        process owns since."""
         if self._reports < mark or (self._unwritten is not None and self._acknowledges_from <= mark):
             return False
         return self._saves.are_saved(mark)
 
     def report(self) -> Report | None:
-        """What is to be written now; None when nothing is. Tell `written`, or ask again: it is the same."""
+        """The report to be written now, or None. It is the same until `written` is called."""
         if self._unwritten is not None:
             return self._unwritten
         asked = {n: leased for n, leased in self.partitions.items() if leased.asked is not None}
@@ -391,19 +392,19 @@ class Lessee:
         self._said_s = self.now_s
         self._said_consumers = frozenset(each.number for each in consumers)
         if self._unwritten.leaving:
-            # Owners forget it when they hear that, and hand out again what they leased it before: it is not taken, and
-            # they count from 1 when it comes again.
+            # Owners forget a member that leaves, and redeliver its entries. They count from 1 in its next epoch.
             self._next_epoch()
         return self._unwritten
 
     def written(self, offset: int, owned: Collection[int] = ()) -> None:
-        """The report is in the log, at this offset; of `owned` partitions this process itself saves what it says."""
+        """The report is in the log at this offset. This process itself saves its acknowledgements of `owned`
+        partitions."""
         report, self._unwritten = self._unwritten, None
         if report is None:
             return
         self._saves.written(self._acknowledges_from, offset, report)
         self._saves.take(owned)
-        if report.member == self.id:  # else it said that it leaves, or began anew meanwhile
+        if report.member == self.id:  # otherwise a new epoch has begun since
             self.said_at = offset
             self.is_known = True
 
@@ -428,12 +429,11 @@ class Lessee:
         return self._permits.worth_telling()
 
     def pace(self, reports_a_s: float) -> None:
-        """So many reports of all members were heard a second: gather acknowledgements longer, or not as long."""
+        """Adapt the time for which acknowledgements are gathered to the rate of all members' reports."""
         self.acks_s = min(_MAX_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
 
     def until_worth_telling(self, endpoint: Endpoint) -> int | None:
-        """How many messages are to be taken from this inbox until a report is due for its room alone; None when none
-        will be."""
+        """The number of messages to be received from this inbox until a report is due for its room alone, or None."""
         return self._permits.until_worth_telling(endpoint) if self.asking else None
 
     def _answer(self, leased: LeasedPartition, version: int) -> Held:

@@ -1,16 +1,16 @@
-"""The owner's side of leases: which members of other processes there are, what they may get, what they say.
+"""The owner's side of leases: the members in other processes, their permits, and their reports.
 
-No I/O, no clock of its own. Its records go to `say`, and are in the log when others act on them. The rules:
+No I/O, no clock of its own. Its records go to the outbox; members act on them when they are in the log. The rules:
 
-* Nothing is leased before a save of every owned partition is accepted that says so (`CursorState.leased_from`). So
-  whoever owns a partition after us knows that it has to ask, and replays acknowledgements from where our save stood.
-* Who holds an entry is kept as for local consumers (`InFlight`): a member's consumers are endpoints.
-* An acknowledgement counts whoever holds the entry. A refusal counts only while its consumer holds the entry, and was
-  not told to forget it meanwhile (`Recall`).
-* A member that left, is gone from Kafka's group, was not heard of for 20 s, or could not be written to is expelled:
-  what it held is handed to others. If it lives it hears that, drops what was not received, and begins anew.
-* After a take-over of a partition that others may hold messages of, nothing of it goes out (`OwnedPartition.quiet`)
-  until every member of the group has said what it holds, or is gone.
+* Nothing is leased before the group has accepted a save of every owned partition that says so
+  (`CursorState.leased_from`). So the next owner of a partition asks the members, and applies reports from that offset.
+* `InFlight` keeps the holder of an entry as for local consumers: a member's consumers are endpoints.
+* An acknowledgement counts, whichever consumer holds the entry. A negative acknowledgement counts only while its
+  consumer holds the entry, and the owner has not recalled the entry meanwhile (`Recall`).
+* A member is expelled when it left, is gone from Kafka's group, wrote nothing for 20 s, or a record to it may be lost.
+  Its entries are redelivered. A live member receives the Expel, drops what it has not received, and begins a new epoch.
+* After a take-over of a partition that members may hold entries of, the partition is not dispatched
+  (`OwnedPartition.quiet`) until every member of the group has reported what it holds, or is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionConsumer
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS, CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Lease,
@@ -52,11 +52,11 @@ _log = logging.getLogger(__name__)
 
 
 class Lessor:
-    """One for each membership. `owned` is the owner's own dictionary, seen from here. `in_order`: a partition's
-    messages go to one consumer at a time (Failover): when all have answered a new owner, the active one keeps what it
-    holds, and all comes again when it is another one.
+    """The owner of one membership. `owned` is the owner's own dictionary, seen from here. `in_order`: a partition's
+    messages go to one consumer at a time (Failover). When all members have replied to a new owner, the active consumer
+    keeps what it holds; if other consumers hold entries, everything is redelivered.
 
-    Memory: some numbers for each consumer elsewhere, beside what the partitions keep of what is in flight.
+    Memory: some numbers for each consumer in other processes, besides the partitions' in-flight entries.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Lessor:
     ) -> None:
         self._in_order = in_order
         self.owner = owner
-        """Its name towards members. They count what it wrote to them, so it takes another one when it forgets them."""
+        """Its name towards members. Members count its records, so it takes another name when it forgets them."""
         self._life = life
         self._client_id = client_id
         self._owned = owned
@@ -84,17 +84,16 @@ class Lessor:
         self._saves = SaveNotices(owner, owned, outbox)
         self.now_s = 0.0
 
-    # What there is ------------------------------------------------------------------------------------------------
+    # What there is ----------------------------------------------------------------------------------------------------
 
     @property
     def in_use(self) -> bool:
-        """There are members elsewhere, or may be, or somebody is to hear of a save."""
+        """Other processes have members, or may have, or wait for the notice of a save."""
         return bool(self._members) or self.is_asking or self._saves.in_use
 
     @property
     def is_through(self) -> bool:
-        """Nobody elsewhere has anything to say: there is none, or its last word was heard. Of those who were expelled
-        acknowledgements may be in the log that were not heard yet."""
+        """No more reports can come: there is no member, and no expelled member whose reports may be unread."""
         return not self.in_use and not self._expelled
 
     @property
@@ -103,22 +102,22 @@ class Lessor:
 
     @property
     def is_asking(self) -> bool:
-        """Some partition waits for what members hold of it."""
+        """Some partition waits for the members' replies to its TAKE_OVER."""
         return bool(self._take_overs.asked)
 
     @property
     def awaits_save(self) -> bool:
-        """Nothing can be leased before the next save, or a member waits for it."""
+        """Leases cannot begin before the next save, or a member waits for it."""
         return self._saves.awaited or (bool(self._members) and not self.may_lease())
 
     def members(self) -> list[tuple[MemberId, list[RemoteEndpoint]]]:
         return [(member.id, list(member.consumers.values())) for member in self._members.values()]
 
     def may_lease(self) -> bool:
-        """Whoever owns a partition after us knows of it."""
+        """The saves of all partitions make their next owners ask the members."""
         return all(owned.saved.leased_from is not None for owned in self._owned.values())
 
-    # Partitions come and go ---------------------------------------------------------------------------------------
+    # Partitions come and go -------------------------------------------------------------------------------------------
 
     def took_over(self, owned: OwnedPartition, nacked: Mapping[int, Nack], recalled: Recalled) -> None:
         """The partition's TAKE_OVER stands in the log, and all records before it are applied: `nacked` are the negative
@@ -127,7 +126,7 @@ class Lessor:
         owned.quiet = True
 
     def gave_up(self, number: int) -> None:
-        """The partition is not ours any more; its next owner asks."""
+        """Forget a partition that was given up; its next owner asks the members."""
         self._take_overs.asked.pop(number, None)
         self._saves.gave_up(number)
         for member in self._members.values():
@@ -138,18 +137,18 @@ class Lessor:
             self.owner = self._saves.owner = new_session()
 
     def sought(self, owned: OwnedPartition, end: int) -> None:
-        """What stands in `deliveries` below `end` was told before a seek, and nobody has to tell it again."""
+        """Ignore acknowledgements below offset `end` of `deliveries`: they came before a seek. Members need not repeat
+        them."""
         owned.acks_from, owned.folded_since = end, 0
         self._saves.heard(owned.number)
 
-    # What members say ---------------------------------------------------------------------------------------------
+    # Reports ----------------------------------------------------------------------------------------------------------
 
     def hear(self, offset: int, report: Report) -> None:
-        """A report at this offset of `deliveries`.
+        """Apply a report at this offset of `deliveries`.
 
         Raises:
-            StoreError: what a cursor knows of its acknowledgements is out of memory and cannot be read back; it is to
-                be heard again.
+            StoreError: acknowledgements of a cursor are out of memory and cannot be read back; apply the report again.
         """
         if report.life != self._life:
             return
@@ -171,13 +170,13 @@ class Lessor:
         member = self._members.get(client_id)
         if member is not None and epoch < member.id.epoch:
             return
-        if member is not None and epoch > member.id.epoch:  # what it had not received it gave up
+        if member is not None and epoch > member.id.epoch:  # it dropped the entries that it had not received
             self._drop(member, Departure.LOST)
             member = None
         if report.save:
             self._saves.want(offset)
             for owned in fresh.values():
-                owned.want_save()  # also when nothing of it is new: it waits for a save that says so
+                owned.want_save()  # even without a new acknowledgement: the member waits for a save's notice
         self._take_overs.note_refusals(report, fresh)
         if report.sequence == 1:
             self._take_overs.begins(report, fresh)
@@ -189,7 +188,7 @@ class Lessor:
         if report.sequence <= member.sequence:
             return
         if report.sequence != member.sequence + 1:
-            self._expel(member, f"reports {member.sequence + 1} to {report.sequence - 1} were not heard")
+            self._expel(member, f"reports {member.sequence + 1} to {report.sequence - 1} are missing")
             return
         self._follow(member, report, fresh)
 
@@ -197,11 +196,11 @@ class Lessor:
         if report.leaving or not report.consumers or not self._owned:
             return None
         if report.heard.get(self.owner, 0) > 0 or report.member in self._expelled:
-            self._outbox.add(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
+            self._outbox.add(ALL_MEMBERS, Expel(self.owner, report.member, "it was expelled before"))
             return None
         member = LeaseMember(report.member, self.now_s, self.now_s, report.sequence - 1)
         self._members[report.member.client_id] = member
-        self._outbox.add(EVERYBODY, Welcome(self.owner, report.member))
+        self._outbox.add(ALL_MEMBERS, Welcome(self.owner, report.member))
         _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
         return member
 
@@ -247,7 +246,7 @@ class Lessor:
             self._dispatch.attach(endpoint)
         except errors.Refused as reason:
             member.refused.add(said.number)
-            _log.warning("consumer %s of %s gets nothing: %s", said.name, member.id.client_id, reason)
+            _log.warning("consumer %s of %s is rejected: %s", said.name, member.id.client_id, reason)
             return None
         member.consumers[said.number] = endpoint
         return endpoint
@@ -260,7 +259,7 @@ class Lessor:
             holder = owned.active if self._in_order else owned.holders.get(offset)
             undecided = self._in_order and holder is None
             if undecided or (holder is not None and holder.endpoint is endpoint):
-                # At once: the same report may say that its consumer is gone.
+                # At once: the same report may contain that its consumer is gone.
                 self._dispatch.redelivery.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
     def _answer(self, member: LeaseMember, number: int, report: Report) -> None:
@@ -287,8 +286,8 @@ class Lessor:
         redeliveries: int,
         chunks: Mapping[int, tuple[Sequence[int], int]],
     ) -> None:
-        """Of a partition that was taken over, this consumer has these, delivered again so often; see
-        `Dispatcher.still_held`. In order, it depends on who is active."""
+        """Record that this consumer holds these entries of a partition that was taken over, redelivered so often; see
+        `Dispatcher.still_held`. With `in_order`, only the active consumer will keep them."""
         left = {o: number for o, number in messages.items() if not owned.is_acknowledged(o)}
         chunked = {o: Known(*chunks[o]) for o in left if o in chunks}
         if redeliveries:
@@ -300,7 +299,7 @@ class Lessor:
         else:
             self._dispatch.still_held(owned, endpoint, left, chunked)
 
-    # What goes to members -----------------------------------------------------------------------------------------
+    # Leases and recalls -----------------------------------------------------------------------------------------------
 
     def _lend(
         self, member: LeaseMember, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
@@ -316,20 +315,20 @@ class Lessor:
         if owned is None or self._members.get(member.id.client_id) is not member:
             return
         if member.recalled.get(partition, -1) == member.number:
-            return  # nothing was leased since: its other consumers were told already
+            return  # no lease since the last recall, which holds for all consumers of the member
         member.number += 1
         member.recalled[partition] = member.number
         version = owned.version
         self._outbox.add(partition, Recall(self.owner, version, member.id, member.number))
 
     def saved(self, owned: OwnedPartition) -> None:
-        """The group has accepted a save: tell members what they acknowledged durably."""
+        """Notify members that the group has accepted a save with their acknowledgements."""
         self._saves.saved(owned)
 
-    # Members go ---------------------------------------------------------------------------------------------------
+    # Members go -------------------------------------------------------------------------------------------------------
 
     def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
-        """Somebody would be given up, or not waited for, if these were the live members (see `group_is`)."""
+        """Some member would be expelled, or no longer waited for, if these were the live members (see `group_is`)."""
         gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
         return gone or self.is_asking or bool(self._silent_at(asked_s))
 
@@ -337,17 +336,17 @@ class Lessor:
         return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]
 
     def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
-        """These were the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Gives the
-        partitions that may be served now, and must be read from their read positions on.
+        """Apply the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Returns the partitions
+        that may be served now, and must be read from their read positions on.
 
-        Where `misses_any` says so, everything that stood in the log at `asked_s` is taken in before. So a member that
-        was not heard of for too long has written nothing; that this process did not read is no reason.
+        If `misses_any`, call this after applying all records that were in the log at `asked_s`. So a silent member has
+        written nothing, and is not expelled because this process read late.
         """
         for member in list(self._members.values()):
             if member.id.client_id not in client_ids and member.since_s < asked_s:
                 self._expel(member, "it is not a member of the group any more", Departure.DIED)
         for member in self._silent_at(asked_s):
-            self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
+            self._expel(member, f"it wrote nothing for {EXPIRY_S:.0f} s", Departure.DIED)
         for number in self._take_overs.answered_by(client_ids, asked_s):
             self._all_answered(number)
         for number in self._take_overs.older_than(asked_s - EXPIRY_S):
@@ -356,27 +355,27 @@ class Lessor:
         return self.take_complete()
 
     def take_complete(self) -> list[int]:
-        """The partitions of which everybody has said since the last call what they hold."""
+        """The partitions to which all members have replied since the last call."""
         return [number for number in self._take_overs.take_complete() if number in self._owned]
 
     def not_written(self) -> None:
-        """Something that was said may not be in the log: nobody knows what members hold."""
+        """Expel all members: a record may not be in the log, so it is unknown what they hold."""
         self._saves.not_written()
         for member in list(self._members.values()):
             self._expel(member, "what was written to it may be lost")
 
     def is_being_taken_over(self, number: int) -> bool:
-        """Not everybody has said yet what they hold of it."""
+        """Some members have yet to reply to the partition's TAKE_OVER."""
         return number in self._take_overs.asked
 
     def is_unanswered(self, number: int) -> bool:
-        """Members have yet to answer, and what they hold of the partition stays theirs."""
+        """Some members have yet to reply, and keep what they hold of the partition."""
         asked = self._take_overs.asked.get(number)
         return asked is not None and not asked.voided
 
     def holder_here(self, owned: OwnedPartition) -> PartitionConsumer | None:
-        """Finds this process's consumer that holds messages of a partition which other members have yet to answer for
-        (Failover). Reading passes these messages over from now on."""
+        """Find this process's consumer that holds messages of a partition while other members have yet to reply
+        (Failover). The reader skips these messages from now on."""
         asked = self._take_overs.asked.get(owned.number)
         for endpoint, held in ({} if asked is None or asked.voided else asked.held).items():
             if not endpoint.is_remote and not endpoint.closed:
@@ -402,7 +401,7 @@ class Lessor:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
         self._drop(member, how)
         self._expelled.add(member.id)
-        self._outbox.add(EVERYBODY, Expel(self.owner, member.id, why))
+        self._outbox.add(ALL_MEMBERS, Expel(self.owner, member.id, why))
 
     def _drop(self, member: LeaseMember, how: Departure) -> None:
         self._members.pop(member.id.client_id, None)

@@ -1,5 +1,4 @@
-"""Members as an owner knows them: whom it leases to, whom it gave up, who waits for a save, and who has not said yet
-what it holds of a partition that was taken over."""
+"""An owner's records of members: live and expelled ones, saves they wait for, and replies they owe to a TAKE_OVER."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ class LeaseMember:
     """By partition: the number of the last Recall."""
     consumers: dict[int, RemoteEndpoint] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
-    """Consumers that the subscription does not take."""
+    """Consumers that the subscription rejects."""
 
 
 class Expelled:
-    """Epochs that are over, of the 10,000 members that were expelled last."""
+    """The ended epochs of the 10,000 members that were expelled last."""
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
@@ -53,13 +52,12 @@ class Expelled:
         return bool(self._epochs)
 
     def __contains__(self, member: MemberId) -> bool:
-        """This epoch was ended, or a later one."""
+        """This epoch has ended, or a later one."""
         return member.epoch <= self._epochs.get(member.client_id, 0)
 
 
 class SaveNotices:
-    """An owner's saves, and which one a member waits for. Whoever acknowledged something by a report, a member or not,
-    is told that it is durable.
+    """Notices of an owner's saves to the processes whose reports acknowledged entries, members or not.
 
     `owned` is the owner's own dictionary, seen from here. Memory: two numbers for each partition.
     """
@@ -70,7 +68,7 @@ class SaveNotices:
         self._outbox = outbox
         self._announced: dict[int, int] = {}
         self._untold: set[int] = set()
-        """Partitions of which reports acknowledged something, or asked for a save, since the last announcement."""
+        """Partitions of which reports acknowledged entries, or requested a save, since the last notice."""
         self._wanted: int | None = None
         """Offset of the last report that waits for a save."""
 
@@ -127,7 +125,7 @@ Recalled = Mapping[tuple[MemberId, bytes], int]
 
 @dataclass(slots=True)
 class RequestedPartition:
-    """One such partition. `version` is that of its TAKE_OVER, `since_s` when that was written."""
+    """A partition that waits for replies. `version` is that of its TAKE_OVER, `since_s` the time of the TAKE_OVER."""
 
     version: int
     since_s: float
@@ -135,15 +133,15 @@ class RequestedPartition:
     forgotten: int
     """`acks.forgotten` at the TAKE_OVER."""
     answered: set[str] = field(default_factory=set)
-    """Client ids."""
+    """Client ids of the members that replied."""
     waits_for: frozenset[str] | None = None
-    """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
+    """Members that were in the group at each look since; None before the first. Later members hold nothing."""
     recalled: Recalled = field(default_factory=dict)
-    """By former owners: what was refused before that was heard does not count."""
+    """Recalls by former owners: negative acknowledgements by members that had not received these do not count."""
     nacked: dict[int, Nack] = field(default_factory=dict)
-    """Refused, and perhaps not known to be by a save; by offset."""
+    """Negative acknowledgements that the last save may lack, by offset."""
     held: dict[Endpoint, HeldMessages] = field(default_factory=dict)
-    """What consumers hold, where only the active one may keep it, which is chosen when all have answered."""
+    """Entries of each consumer on Failover, where only the active consumer will keep them."""
 
     @property
     def voided(self) -> bool:
@@ -153,10 +151,10 @@ class RequestedPartition:
 
 
 class TakeOvers:
-    """Partitions that were taken over, until every member of the group has said what it holds of them, or is gone.
+    """Partitions that were taken over, until every member of the group has replied what it holds of them, or is gone.
 
-    Memory: for each such partition the members that answered, what was refused since the last save, and, where a
-    partition's messages go to one consumer at a time, what consumers hold."""
+    Memory: for each such partition the members that replied, negative acknowledgements since the last save, and, on
+    Failover, the entries that consumers hold."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -172,7 +170,8 @@ class TakeOvers:
         )
 
     def note_refusals(self, report: Report, partitions: Collection[int]) -> None:
-        """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
+        """Keep negative acknowledgements of members that have yet to reply: the former owner may have applied them, and
+        then no consumer holds the entries."""
         client_id = report.member.client_id
         for number, asked in self.asked.items():
             waits = number in partitions and client_id not in asked.answered and not asked.voided
@@ -184,27 +183,27 @@ class TakeOvers:
         return asked is not None and client_id not in asked.answered
 
     def is_answer(self, number: int, version: int, client_id: str) -> bool:
-        """The partition waits for what this member holds since the TAKE_OVER of this version."""
+        """The partition waits for this member's reply to the TAKE_OVER of this version."""
         return self.awaits(number, client_id) and self.asked[number].version == version
 
     def answered(self, number: int, client_id: str) -> None:
         self.asked[number].answered.add(client_id)
 
     def begins(self, report: Report, partitions: Collection[int]) -> None:
-        """Whoever begins behind the TAKE_OVER holds nothing of these: former owners heard that first, and one of them
-        that keeps something said who it is before its last save. What it answers counts."""
+        """Apply a member's first report: it holds nothing of these partitions, except what it replies. A former owner
+        that keeps entries was a member before its last save."""
         for number, asked in self.asked.items():
             if number in partitions and number not in report.answers:
                 asked.answered.add(report.member.client_id)
 
     def holds_nothing(self, report: Report) -> None:
-        """The answers of somebody that is no member here: whatever it says to hold comes again."""
+        """Apply replies of a process that is no member here: the entries in them are redelivered."""
         for number, held in report.answers.items():
             if self.is_answer(number, held.version, report.member.client_id):
                 self.answered(number, report.member.client_id)
 
     def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[int]:
-        """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
+        """The partitions without missing replies, if these were the group's members at `asked_s` or later."""
         for asked in self.asked.values():
             if asked.since_s <= asked_s:
                 before = asked.waits_for
@@ -232,5 +231,5 @@ class TakeOvers:
 
 
 def has_heard(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
-    """What the member said when it had `heard` so much of owners came behind all that they recalled."""
+    """The member had received all recalls to it when it had `heard` these records of owners."""
     return all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)

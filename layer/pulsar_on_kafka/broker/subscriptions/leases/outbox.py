@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTraffic
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeaseRecord
 
 _RETRY_INTERVAL_S: Final = 0.2
@@ -78,7 +78,7 @@ class LeaseOutbox:
         return self._append is not None or self._clock.monotonic() < self._retry_s
 
     def add(self, partition: int, record: LeaseRecord, *, urgent: bool = True) -> None:
-        """Write this record about a partition (or EVERYBODY) with the next append."""
+        """Write this record about a partition (or ALL_MEMBERS) with the next append."""
         self._urgent = self._urgent or urgent
         self._records.append((partition, record))
 
@@ -132,7 +132,7 @@ class LeaseOutbox:
         self._leases_s = now_s + _GATHER_LEASES_S
         of_owner = bool(records)
         if report is not None:
-            records.append((EVERYBODY, report))
+            records.append((ALL_MEMBERS, report))
         reply = self._traffic.write(records)
         self._append = _Append(reply, of_owner, report is not None)
         reply.add_done_callback(lambda _: self._wake())

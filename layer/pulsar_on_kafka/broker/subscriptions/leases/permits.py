@@ -1,9 +1,9 @@
-"""A member's accounts with owners: what each wrote to it, by number, and how much it may lease to each consumer.
+"""A member's accounts with owners: the number of each owner's last record, and each owner's limit for each consumer.
 
-An inbox's room is shared out among the owners that are known, with one message for each at least; a limit that was told
-is never taken back. So owners lease more than its room when one becomes known, or a former one is heard still, after
-others were promised all of it: at worst, with n owners, its capacity times 1 + 1/2 + ... + 1/n, and n messages where it
-has room for fewer. What has no room waits to be read (`Lessee.take_to_read`), and counts as taken room meanwhile.
+The known owners share an inbox's room, with at least one message for each. A limit that was reported is never reduced.
+So owners can lease more than the room if a new owner appears after others got all of it. At worst, with n owners, that
+is the capacity times 1 + 1/2 + ... + 1/n, and n messages if there is room for fewer. Entries without room wait to be
+read (`Lessee.take_to_read`), and count as used room.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ _MAX_OVER: Final = 8
 
 @dataclass(slots=True)
 class _Account:
-    """An owner's account: the `number` of the last record that it wrote to us, and messages `leased`, by number of the
-    consumer."""
+    """An owner's account: the `number` of its last record to this member, and messages `leased` by consumer number."""
 
     number: int = 0
     leased: dict[int, int] = field(default_factory=dict)
     over: bool = False
-    """Another one took over all that was known to be its own. What else it owns it goes on leasing, by its numbers."""
+    """Other owners took over all partitions that were known as its own. It may still lease other ones."""
 
 
 class LeasePermits:
-    """`consumers` is the dispatcher's list, of which only this process's own ones count. Where they get messages of
-    this process's own partitions `beside_own`, an inbox has room for as many leased ones again, or it would be full
-    of what is at hand here.
+    """`consumers` is the dispatcher's list; only this process's consumers count. `beside_own`: consumers also receive
+    messages of this process's own partitions, and an inbox has as much room again for leased ones.
 
     Memory: two numbers for each consumer and owner, and eight former owners.
     """
@@ -45,9 +43,9 @@ class LeasePermits:
         self._next_number = 1
         self._accounts: dict[bytes, _Account] = {}
         self._told: dict[tuple[bytes, int], int] = {}
-        """Limits, by owner and consumer."""
+        """Reported limits, by owner and consumer."""
         self.numbers: dict[Endpoint, int] = {}
-        """Of the consumers that were announced."""
+        """The numbers of the announced consumers."""
 
     def __contains__(self, owner: bytes) -> bool:
         return owner in self._accounts
@@ -60,7 +58,7 @@ class LeasePermits:
         self._accounts.setdefault(owner, _Account()).over = False
 
     def close(self, owner: bytes) -> None:
-        """It has no share any more; of what it was promised it may lease."""
+        """End the owner's share; it may still lease up to its limits."""
         account = self._accounts.pop(owner, None)
         if account is None:
             return
@@ -72,12 +70,12 @@ class LeasePermits:
             self._told = {told: limit for told, limit in self._told.items() if told[0] != oldest}
 
     def close_all(self) -> None:
-        """Another epoch begins: owners count from 1, and what they were promised is void."""
+        """Begin another epoch: owners count from 1, and their limits are void."""
         self._accounts.clear()
         self._told.clear()
 
     def is_next(self, owner: bytes, number: int) -> bool:
-        """Count what an owner wrote; False when something before it was not heard."""
+        """Count an owner's record; False if a record before it is missing."""
         account = self._accounts.setdefault(owner, _Account())
         if number != account.number + 1:
             return False
@@ -85,7 +83,7 @@ class LeasePermits:
         return True
 
     def awaits(self, owner: bytes, number: int, consumer: int) -> bool:
-        """What this owner wrote under this number to this consumer is not counted yet."""
+        """The owner's record with this number to this consumer is not counted yet."""
         account = self._accounts.get(owner)
         counted = 0 if account is None else account.number
         return number > counted and self.consumer(consumer) is not None
@@ -101,7 +99,7 @@ class LeasePermits:
         return next((each for each, known in self.numbers.items() if known == number), None)
 
     def number_consumers(self) -> frozenset[int]:
-        """Those of all consumers that there are, and new ones for new consumers."""
+        """The numbers of all consumers; new consumers get new numbers."""
         for endpoint in self._consumers:
             if not endpoint.closed and not endpoint.is_remote and endpoint not in self.numbers:
                 self.numbers[endpoint] = self._next_number
@@ -109,7 +107,7 @@ class LeasePermits:
         return frozenset(self.numbers.values())
 
     def described(self, *, asking: bool) -> tuple[RemoteConsumer, ...]:
-        """The consumers as a report announces them; the limits in it are told from now on."""
+        """The consumers for a report. Their limits count as reported from now on."""
         self.number_consumers()
         found = []
         for endpoint, number in self.numbers.items():
@@ -121,7 +119,7 @@ class LeasePermits:
         return tuple(found)
 
     def worth_telling(self) -> bool:
-        """Some owner could go on leasing, and has less than half of what a consumer takes."""
+        """Some owner's limit can grow, and it has less than half of a consumer's capacity left."""
         return any(
             self._is_worth_telling(owner, account, endpoint, number)
             for endpoint, number in self.numbers.items()
@@ -135,8 +133,8 @@ class LeasePermits:
         return limit - told >= self._step(told - account.leased.get(number, 0), endpoint)
 
     def until_worth_telling(self, endpoint: Endpoint) -> int | None:
-        """How many messages are to be taken from this inbox until that is so for some owner; None where no owner knows
-        of this consumer."""
+        """The number of messages to be received from this inbox until `worth_telling`; None if no owner knows this
+        consumer."""
         number, owners = self.numbers.get(endpoint), self._owners()
         if number is None or not self:
             return None
@@ -151,7 +149,7 @@ class LeasePermits:
         return max(0, min(wanted) - room)
 
     def _step(self, left: int, endpoint: Endpoint) -> int:
-        """By how much a limit grows at least, of which `left` messages are left."""
+        """The smallest growth of a limit that has `left` messages left."""
         return 1 if left <= 0 else max(1, endpoint.capacity // (2 * self._owners()))
 
     def _owners(self) -> int:
@@ -166,7 +164,7 @@ class LeasePermits:
         return leased + (share or min(1, room))
 
     def room(self, endpoint: Endpoint) -> int:
-        """For how many messages of others' partitions there is room in this inbox now."""
+        """The room for leased messages in this inbox now."""
         room = endpoint.permits()
         if not self._beside_own or 2 * room >= endpoint.capacity:
             return room

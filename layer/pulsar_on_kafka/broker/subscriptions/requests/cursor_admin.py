@@ -33,7 +33,7 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import GroupMember
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    EVERYBODY,
+    ALL_MEMBERS,
     Acknowledge,
     AcknowledgeUpTo,
     CloseConsumers,
@@ -385,7 +385,7 @@ def _request(subscription: Subscription, incarnation: int, wish: Wish) -> Reques
 
 
 def _to_everybody(subscription: Subscription, request: Request) -> tuple[DeliveryKey, bytes]:
-    return DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name), encode_request(request)
+    return DeliveryKey(str(subscription.topic.name), ALL_MEMBERS, subscription.name), encode_request(request)
 
 
 def _to_close(members: Sequence[GroupMember], *, topic_deleted: bool) -> bool:

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.subscriptions.leases import lease_options
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Lease,
     LeaseRecord,
@@ -115,7 +115,7 @@ class LeaseChannel:
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
             # What was said when it was served in the other way may acknowledge something, too.
             if (
-                key.partition not in (EVERYBODY, partition, _key_of_seat(partition))
+                key.partition not in (ALL_MEMBERS, partition, _key_of_seat(partition))
                 or key.subscription != self._subscription
             ):
                 continue
@@ -167,10 +167,10 @@ class LeaseChannel:
         ours = [each for each in records if each.key.subscription == self._subscription and is_lease_record(each.value)]
         seat = self._seat
         if seat is None:
-            return [(offset, key.partition, value) for offset, key, value in ours if key.partition >= EVERYBODY]
+            return [(offset, key.partition, value) for offset, key, value in ours if key.partition >= ALL_MEMBERS]
         about = _key_of_seat(seat)
         return [
-            (offset, EVERYBODY if concerns_all(value) else seat, value)
+            (offset, ALL_MEMBERS if concerns_all(value) else seat, value)
             for offset, key, value in ours
             if key.partition == about
         ]
@@ -178,5 +178,5 @@ class LeaseChannel:
 
 def _key_of_seat(partition: int) -> int:
     """The partition in the keys of all that is written by those who serve a partition by itself, so that nobody else
-    hears it but who takes it over: below EVERYBODY."""
-    return EVERYBODY - 1 - partition
+    hears it but who takes it over: below ALL_MEMBERS."""
+    return ALL_MEMBERS - 1 - partition

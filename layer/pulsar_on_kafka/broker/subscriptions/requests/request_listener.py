@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMembe
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord, OutgoingRecord
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MAX_WAITING, refusal
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    EVERYBODY,
+    ALL_MEMBERS,
     CloseConsumers,
     ConsumersTold,
     CursorLife,
@@ -137,7 +137,7 @@ class RequestListener:
         self._member.acknowledge_for_others(key.partition, request).add_done_callback(held)
 
     def _close(self, key: DeliveryKey, request: Request, wish: CloseConsumers) -> None:
-        if key.partition != EVERYBODY or request.life.subscription_incarnation != self._subscription.incarnation:
+        if key.partition != ALL_MEMBERS or request.life.subscription_incarnation != self._subscription.incarnation:
             return
         name, place = self._subscription.name, self._subscription.place
         self._member.end_with(

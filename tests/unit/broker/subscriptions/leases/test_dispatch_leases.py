@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Held,
@@ -620,7 +620,7 @@ def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new
     owner = Owner()
     owner.owned.cursor.leased_from = 0
     refusal = Report(LIFE, MEMBER, 7, heard={OWNER: heard}, nacks={0: (Nack(1, 5, 0),)})
-    owner.world.deliveries += [(0, encode(Recall(OWNER, 1, MEMBER, 4))), (EVERYBODY, encode(refusal))]
+    owner.world.deliveries += [(0, encode(Recall(OWNER, 1, MEMBER, 4))), (ALL_MEMBERS, encode(refusal))]
     nacked = owner.process.leasing.hand_over.take_over(owner.owned, DEADLINE)
     assert nacked is not None
     assert list(nacked) == ([5] if heard == 4 else [])

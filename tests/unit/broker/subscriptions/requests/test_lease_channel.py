@@ -21,7 +21,7 @@ from pulsar_on_kafka.broker.subscriptions.requests.channel import (
     never,
 )
 from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ALL_MEMBERS, CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Lease,
     LeasedEntry,
@@ -213,13 +213,17 @@ def test_those_of_a_single_partition_hear_one_another_alone() -> None:
     for seat, each in channels.items():
         partition = seat or 0
         each.write(
-            [(partition, Saved(OWNER, 1, 5)), (EVERYBODY, Report(LIFE, MEMBER, 1)), (EVERYBODY, Welcome(OWNER, MEMBER))]
+            [
+                (partition, Saved(OWNER, 1, 5)),
+                (ALL_MEMBERS, Report(LIFE, MEMBER, 1)),
+                (ALL_MEMBERS, Welcome(OWNER, MEMBER)),
+            ]
         )
         errands.do()
     channel.rng.randint = lambda a, b: b  # type: ignore[method-assign]
     channel.tell()
     for seat in SEATS:
-        assert heard[seat] == [(seat or 0, Saved), (EVERYBODY, Report), (EVERYBODY, Welcome)], seat
+        assert heard[seat] == [(seat or 0, Saved), (ALL_MEMBERS, Report), (ALL_MEMBERS, Welcome)], seat
 
 
 @pytest.mark.parametrize("before", [None, 1])
@@ -232,7 +236,7 @@ def test_who_takes_a_partition_over_reads_what_was_said_of_it_in_either_way(
     lease = Lease(OWNER, 1, MEMBER, 1, 0, 0, (LeasedEntry(7),))
     for seat in (before, 0):  # what those of another partition said concerns nobody here
         said = channel_of(channel, seat, errands)
-        said.write([(1 if seat is None else seat, lease), (EVERYBODY, Report(LIFE, MEMBER, 1))])
+        said.write([(1 if seat is None else seat, lease), (ALL_MEMBERS, Report(LIFE, MEMBER, 1))])
         errands.do()
     at, found = channel_of(channel, now, errands).take_over(1, TakeOver(LIFE, OWNER, 2), 0, Deadline.never())
     assert (at, [type(each) for each in found]) == (4, [Lease, Report])
