@@ -660,7 +660,7 @@ class Process:
         self.leasing.lessor.saved(owned)
         if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
             troubles = self.world.troubles
-            self.leasing.say_all()  # before an operator hears that it is done
+            self.leasing.write_all()  # before an operator hears that it is done
             if self.world.troubles == troubles and not self.leasing._outbox:  # or its word may be lost with it
                 self.world.unsaved_seek = None
 
@@ -811,12 +811,12 @@ class Process:
         """What its application acknowledged, and no report in the log says for the last time: what an owner says not to
         have heard is told again, by who has not heard of a seek that comes behind that, too."""
         lessee, found = self.leasing.lessee, LeasedAcks()
-        lessee._acks.add_untold(0, lessee._unwritten, found)
+        lessee._acks.add_unreported(0, lessee._unwritten, found)
         said = [decode(value) for _, value in self.world.deliveries]
         since = max((each.since for each in said if isinstance(each, SavedNotice)), default=0)
         since = max(since, heard_since)
         again = [each.acks for each in lessee._saves._unheard.values()]
-        again += [told.acks[0] for told in lessee._saves._told if told.first < since and 0 in told.acks]
+        again += [told.acks[0] for told in lessee._saves._reports if told.first < since and 0 in told.acks]
         for each in again:
             found.add(each.whole, each.batches)
         return {*self.slot.acks, *found.whole, *range(max(self.slot.cumulative, default=-1) + 1)}

@@ -55,7 +55,7 @@ class _Unheard:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """Acknowledgements by partition, in reports from offset `first` to `last` of `deliveries`, of which the first has
     this number."""
 
@@ -76,7 +76,7 @@ class UnsavedReports:
     """
 
     def __init__(self) -> None:
-        self._told: deque[_Told] = deque()
+        self._reports: deque[_Reported] = deque()
         self._unheard: dict[int, _Unheard] = {}
         """By partition."""
         self._unheard_number = 0
@@ -84,7 +84,7 @@ class UnsavedReports:
         """The number of the last report with acknowledgements."""
 
     def __bool__(self) -> bool:
-        return bool(self._told or self._unheard)
+        return bool(self._reports or self._unheard)
 
     @property
     def has_unheard(self) -> bool:
@@ -99,10 +99,10 @@ class UnsavedReports:
         if not acks:
             return
         self.newest = number
-        if len(self._told) < _MAX_REPORTED:
-            self._told.append(_Told(number, offset, offset, acks))
+        if len(self._reports) < _MAX_REPORTED:
+            self._reports.append(_Reported(number, offset, offset, acks))
             return
-        newest = self._told[-1]
+        newest = self._reports[-1]
         newest.number, newest.last = min(newest.number, number), offset
         for partition, each in acks.items():
             newest.acks.setdefault(partition, LeasedAcks()).add(each.whole, each.batches)
@@ -112,32 +112,32 @@ class UnsavedReports:
         unheard = self._unheard.get(partition)
         if unheard is not None and since <= unheard.first and unheard.last < upto:
             del self._unheard[partition]
-        for told in self._told:
-            if told.last >= upto or partition not in told.acks:
+        for report in self._reports:
+            if report.last >= upto or partition not in report.acks:
                 continue
-            acks = told.acks.pop(partition)
-            if told.first < since:
-                self._unheard_number = min(told.number, self._unheard_number if self._unheard else told.number)
-                unheard = self._unheard.setdefault(partition, _Unheard(told.first, told.last))
-                unheard.last = max(unheard.last, told.last)
+            acks = report.acks.pop(partition)
+            if report.first < since:
+                self._unheard_number = min(report.number, self._unheard_number if self._unheard else report.number)
+                unheard = self._unheard.setdefault(partition, _Unheard(report.first, report.last))
+                unheard.last = max(unheard.last, report.last)
                 unheard.acks.add(acks.whole, acks.batches)
         self._forget_saved()
 
     def taken_in(self, partition: int, upto: int) -> None:
         """A save of the partition's cursor decides about all acknowledgements in reports below this offset, except
         those that are to be repeated."""
-        for told in self._told:
-            if told.last < upto:
-                told.acks.pop(partition, None)
+        for report in self._reports:
+            if report.last < upto:
+                report.acks.pop(partition, None)
         self._forget_saved()
 
-    def told_from(self, partition: int, offset: int) -> LeasedAcks:
+    def reported_from(self, partition: int, offset: int) -> LeasedAcks:
         """The partition's acknowledgements in reports at or after this offset."""
         found = LeasedAcks()
-        for told in reversed(self._told):
-            if told.first < offset:
+        for report in reversed(self._reports):
+            if report.first < offset:
                 break
-            acks = told.acks.get(partition)
+            acks = report.acks.get(partition)
             if acks is not None:
                 found.add(acks.whole, acks.batches)
         return found
@@ -156,9 +156,9 @@ class UnsavedReports:
         for partition in self._unheard.keys() & partitions:
             unheard = self._unheard.pop(partition).acks
             found.add(unheard.whole, unheard.batches)
-        for told in self._told:
-            for partition in told.acks.keys() & partitions:
-                acks = told.acks.pop(partition)
+        for report in self._reports:
+            for partition in report.acks.keys() & partitions:
+                acks = report.acks.pop(partition)
                 found.add(acks.whole, acks.batches)
         self._forget_saved()
         return found
@@ -167,11 +167,11 @@ class UnsavedReports:
         """Owners have saved all reports up to this number, except partitions that this process owns since."""
         if self._unheard and self._unheard_number <= upto:
             return False
-        return all(told.number > upto for told in self._told)
+        return all(report.number > upto for report in self._reports)
 
     def _forget_saved(self) -> None:
-        if any(not told.acks for told in self._told):
-            self._told = deque(told for told in self._told if told.acks)
+        if any(not report.acks for report in self._reports):
+            self._reports = deque(report for report in self._reports if report.acks)
 
 
 _MAX_NACKS: Final = 20_000
@@ -279,7 +279,7 @@ class LeaseAcks:
         acked |= BitMap64(offsets)
         self._acks[partition] = acked
 
-    def tell_again(self, partition: int, acks: LeasedAcks) -> None:
+    def repeat(self, partition: int, acks: LeasedAcks) -> None:
         self._acknowledge(partition, acks.whole)
         if acks.batches:
             batches = self._batch_acks.setdefault(partition, {})
@@ -297,7 +297,7 @@ class LeaseAcks:
         nacks, self._nacks = _split(self._nacks)
         return acks, batches, nacks
 
-    def add_untold(self, number: int, report: Report | None, found: LeasedAcks) -> None:
+    def add_unreported(self, number: int, report: Report | None, found: LeasedAcks) -> None:
         """Add the partition's acknowledgements here and in this report to `found`."""
         found.add(self._acks.get(number, BitMap64()), self._batch_acks.get(number, {}))
         if report is not None:

@@ -62,7 +62,7 @@ class GroupLooks:
         (answer, asked_s), self._asked = self._asked, None
         return LiveMembers(answer.result(), asked_s)
 
-    def hear_first(self, seen: LiveMembers, since: int) -> None:
+    def apply_first(self, seen: LiveMembers, since: int) -> None:
         """Some member is missing: `seen` counts after all records in the log by now, from offset `since` on, are
         applied (`counts`)."""
         self._seen, self._upto = seen, 0
@@ -129,7 +129,7 @@ class LeaseClaims:
         """A TAKE_OVER of the partition is neither confirmed nor refuted yet."""
         return partition in self._asked
 
-    def heard(self, partition: int, record: TakeOver) -> None:
+    def add(self, partition: int, record: TakeOver) -> None:
         asked = self._asked.get(partition)
         if asked is None:
             self._ask(partition, [record])

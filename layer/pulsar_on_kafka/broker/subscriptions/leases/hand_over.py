@@ -178,7 +178,7 @@ class LeaseHandOver:
 
     def _ask_next_owner(self, owned: OwnedPartition) -> None:
         if owned.leased_from is None:
-            self.lease_from(owned, max(self._inbox.applied_upto, self._lessee.said_at))
+            self.lease_from(owned, max(self._inbox.applied_upto, self._lessee.reported_at))
 
     def _is_known(self) -> bool:
         """A process that takes a partition over from now on waits for this process's reply."""

@@ -58,7 +58,7 @@ class LeaseInbox:
 
     # Any thread -------------------------------------------------------------------------------------------------------
 
-    def hear(self, records: Sequence[ReceivedLeaseRecord]) -> None:
+    def receive(self, records: Sequence[ReceivedLeaseRecord]) -> None:
         with self._lock:
             for record in records:
                 if record[0] < self._upto:
@@ -92,7 +92,7 @@ class LeaseInbox:
     def first(self) -> ReceivedLeaseRecord:
         return self._records[0]
 
-    def took_in(self) -> None:
+    def applied(self) -> None:
         with self._lock:
             offset, _, value = self._records.popleft()
             self._bytes -= len(value)

@@ -3,7 +3,7 @@
 If one process owns all partitions and has all consumers, leases cost nothing. A process without a partition announces
 its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). On Failover a process announces its
 consumers unless it owns all partitions, because a partition's active consumer is chosen from those of all processes.
-All of it runs in the member's thread, except `heard` and `is_patient`.
+All of it runs in the member's thread, except `receive` and `is_patient`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Leasing:
             terms.session, terms.life, terms.client_id, owned, dispatcher, self._outbox, in_order=in_order
         )
         self.hand_over = LeaseHandOver(
-            terms, clock, dispatcher, lessor, lessee, self._inbox, self._outbox, owned, endpoints, self.say_all,
+            terms, clock, dispatcher, lessor, lessee, self._inbox, self._outbox, owned, endpoints, self.write_all,
             in_order=in_order,
         )  # fmt: skip
         self._flushes = LeaseFlushes(lessee)
@@ -107,16 +107,16 @@ class Leasing:
         """Acknowledgements of others' partitions that transactions hold, and that the lessee has yet to apply."""
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
-        self._reports_heard = 0
+        self._reports_received = 0
         self._paced = (0, 0.0)
         """Their number when the lessee's pace was last set, and the time of that."""
-        terms.traffic.listen(self.heard, self.is_patient)
+        terms.traffic.listen(self.receive, self.is_patient)
 
     # Any thread -------------------------------------------------------------------------------------------------------
 
-    def heard(self, records: Sequence[ReceivedLeaseRecord]) -> None:
+    def receive(self, records: Sequence[ReceivedLeaseRecord]) -> None:
         """Receive records about this subscription, in the order of the log."""
-        self._inbox.hear(records)
+        self._inbox.receive(records)
 
     def is_patient(self) -> bool:
         """Records of other processes can wait: this process owns no partition, and every inbox is half full and has
@@ -128,7 +128,7 @@ class Leasing:
 
     def _can_wait(self, value: bytes) -> bool:
         """A record is not for this process: most records of members are for the owner."""
-        self._reports_heard += is_report(value)
+        self._reports_received += is_report(value)
         return not self._owned and not concerns(value, self._terms.client_id)
 
     # The member's loop ------------------------------------------------------------------------------------------------
@@ -138,14 +138,14 @@ class Leasing:
         partitions."""
         now_s = self._clock.monotonic()
         self.lessor.now_s = self.lessee.now_s = now_s
-        if self.tells_owners or (joined and not self._outbox.is_forbidden):
+        if self.reports_to_owners or (joined and not self._outbox.is_forbidden):
             self._drain()  # first: these entries were held before the records below recall them or lease them again
-        self.take_in()
+        self.apply_received()
         lessee = self.lessee
         if now_s - self._paced[1] >= _LOOK_AT_PACE_S:
             before, since_s = self._paced
-            lessee.pace((self._reports_heard - before) / (now_s - since_s))
-            self._paced = self._reports_heard, now_s
+            lessee.pace((self._reports_received - before) / (now_s - since_s))
+            self._paced = self._reports_received, now_s
         while self._held_by_transactions:
             lessee.hold_for_transaction(*self._held_by_transactions.popleft())
         if self._owns_enough() or not joined:
@@ -158,9 +158,9 @@ class Leasing:
             self._records.read()
         else:
             self._records.rest()
-        self._look_at_claims()
+        self._check_claims()
         if self.lessor.in_use:
-            self._look_after_members(now_s)
+            self._check_members(now_s)
         self.send()
         if self._flushes:
             self._flushes.step()
@@ -194,7 +194,7 @@ class Leasing:
         waits = self._outbox.is_blocked()
         watched = [each for each in self._endpoints if not each.is_remote]
         for endpoint in watched:
-            more = None if waits else self.lessee.until_worth_telling(endpoint)
+            more = None if waits else self.lessee.until_worth_reporting(endpoint)
             endpoint.watch(-1 if more is None else len(endpoint.queue) - more)
         # A receiver that took a message before `watch` does not wake the member; this check finds it.
         return not any(endpoint.has_room_again() for endpoint in watched)
@@ -207,10 +207,10 @@ class Leasing:
     @property
     def waits_for_owners(self) -> bool:
         """All messages come by leases: this process owns no partition."""
-        return not self._owned and self.tells_owners
+        return not self._owned and self.reports_to_owners
 
     @property
-    def tells_owners(self) -> bool:
+    def reports_to_owners(self) -> bool:
         """This process waits for messages of other owners' partitions, or holds some."""
         return self.lessee.asking or self.lessee.holds_any
 
@@ -220,35 +220,35 @@ class Leasing:
         return not self._outbox.is_forbidden
 
     @property
-    def has_heard(self) -> bool:
+    def has_urgent(self) -> bool:
         """A record that cannot wait was received."""
         return self._inbox.is_urgent
 
-    def take_in(self) -> None:
+    def apply_received(self) -> None:
         """Apply the received records. After a StoreError the rest waits for the next call."""
         if not self._inbox.catch_up(self._clock.monotonic()):
             _log.warning("subscription=%s records of other members are gone from the log: all leases end", self._handle)
             self.lessee.begin_anew()
-            self.lessor.not_heard()
+            self.lessor.records_lost()
         for _ in range(self._inbox.begin()):
             offset, partition, value = self._inbox.first()
             try:
                 record = decode(value, self._terms.client_id, reports=bool(self._owned))
                 if record is not None:
-                    self._hear(offset, partition, record)
+                    self._apply(offset, partition, record)
             except CorruptRecord as reason:
                 _log.warning("subscription=%s offset=%d skipped a record: %s", self._handle, offset, reason)
             except errors.StoreError as failure:
                 _log.warning("subscription=%s cannot apply acknowledgements yet: %s", self._handle, failure)
                 return
-            self._inbox.took_in()
+            self._inbox.applied()
 
-    def _hear(self, offset: int, partition: int, record: LeaseRecord) -> None:
+    def _apply(self, offset: int, partition: int, record: LeaseRecord) -> None:
         if isinstance(record, Report):
             if self._owned:
-                self.lessor.hear(offset, record)
+                self.lessor.apply(offset, record)
         elif partition == ALL_MEMBERS:
-            self.lessee.hear(None, record)
+            self.lessee.apply(None, record)
         elif isinstance(record, TakeOver):
             if record.life == self._terms.life:
                 self._is_claimed(partition, record)
@@ -256,7 +256,7 @@ class Leasing:
             if isinstance(record, Lease | Recall):
                 self.lessee.pass_over(record)
         else:
-            self.lessee.hear(self._handle.slot(partition), record)
+            self.lessee.apply(self._handle.slot(partition), record)
 
     def _is_claimed(self, partition: int, record: TakeOver) -> None:
         """A process claims to own the partition. If this process owns it, it stops dispatch until the group has
@@ -266,15 +266,15 @@ class Leasing:
             if record.version <= owned.version:
                 return
             owned.quiet = True
-        self._claims.heard(partition, record)
+        self._claims.add(partition, record)
 
-    def _look_at_claims(self) -> None:
+    def _check_claims(self) -> None:
         for partition, version, records in self._claims.settled():
             owned = self._owned.get(partition)
             if owned is None:
                 for record in records:
                     if record.version <= version:
-                        self.lessee.hear(self._handle.slot(partition), record)
+                        self.lessee.apply(self._handle.slot(partition), record)
             elif version <= owned.version:  # otherwise the claim is true, and the group revokes the partition soon
                 self._is_ours(partition, owned)
 
@@ -284,29 +284,29 @@ class Leasing:
         if owned.quiet and partition not in self._claims and not self.lessor.is_being_taken_over(partition):
             owned.quiet = False
             self._dispatcher.choose_active()
-            self._go_on([partition])
+            self._resume([partition])
 
-    def _look_after_members(self, now_s: float) -> None:
+    def _check_members(self, now_s: float) -> None:
         for owned in self._owned.values():
             if owned.leased_from is None:
                 owned.folded_since = max(owned.folded_since, self._inbox.applied_from or 0)
                 self.hand_over.lease_from(owned, self._inbox.applied_upto)
-        self._go_on(self.lessor.take_complete())  # at once: before anything beyond the skipped entries is read
+        self._resume(self.lessor.take_complete())  # at once: before anything beyond the skipped entries is read
         try:
             seen = self._looks.seen()
             if seen is not None and self.lessor.misses_any(*seen):
                 folded = [each.folded for each in self._owned.values() if each.leased_from is not None]
-                self._looks.hear_first(seen, max(self._inbox.applied_upto, min(folded, default=0)))
+                self._looks.apply_first(seen, max(self._inbox.applied_upto, min(folded, default=0)))
                 seen = None
             seen = seen or self._looks.counts(self._inbox.applied_upto)
         except errors.LayerError as failure:
             _log.info("subscription=%s cannot look at its group: %s", self._handle, failure)
             return
         if seen is not None:
-            self._go_on(self.lessor.group_is(*seen))
+            self._resume(self.lessor.group_is(*seen))
         self._looks.ask(now_s, hurries=self.lessor.is_asking)
 
-    def _go_on(self, partitions: Collection[int]) -> None:
+    def _resume(self, partitions: Collection[int]) -> None:
         """All members have replied what they hold of these partitions: read and dispatch the rest."""
         for number in partitions:
             self._seek(number, self._owned[number].read_position)
@@ -358,10 +358,10 @@ class Leasing:
     def finish(self) -> None:
         """Write the last report, in two seconds at most, and stop."""
         self.lessee.asking = self.lessee.announces = False
-        self.say_all()
+        self.write_all()
         self.stop()
 
-    def say_all(self) -> None:
+    def write_all(self) -> None:
         """Write everything that waits for an append, in two seconds at most."""
         self.lessor.now_s = self._clock.monotonic()
         if not self._outbox.flush():

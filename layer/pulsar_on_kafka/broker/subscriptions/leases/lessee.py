@@ -68,8 +68,8 @@ class Lessee:
         self._permits = LeasePermits(consumers, self._holdings, beside_own=in_order)
         self._acks = LeaseAcks(self._holdings, self._permits.numbers, in_order=in_order)
         self._saves = UnsavedReports()
-        self._said_s = -KNOCK_S
-        self._said_consumers: frozenset[int] = frozenset()
+        self._reported_s = -KNOCK_S
+        self._reported_consumers: frozenset[int] = frozenset()
         self._unwritten: Report | None = None
         self._reports = 0
         """The number of reports made, in all epochs."""
@@ -87,7 +87,7 @@ class Lessee:
         self.is_known = False
         """A report of this epoch is in the log, and not one that leaves. A process that takes a partition over from now
         on waits for this member's reply."""
-        self.said_at = 0
+        self.reported_at = 0
         """The offset of the last report."""
         self.save_wanted = False
         self.acks_s = ACKS_S
@@ -113,7 +113,7 @@ class Lessee:
 
     # The owners' records ----------------------------------------------------------------------------------------------
 
-    def hear(self, slot: PartitionAcks | None, record: LeaseRecord) -> None:
+    def apply(self, slot: PartitionAcks | None, record: LeaseRecord) -> None:
         """Apply a record about one partition of another owner (None: about all)."""
         match record:
             case TakeOver(life, owner, version) if slot is not None and life == self._life:
@@ -172,8 +172,8 @@ class Lessee:
     def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
         """Leave out entries that were acknowledged here in reports that the owner had not applied. Official consumers
         also skip messages whose acknowledgements they have not sent yet."""
-        unheard = self._saves.told_from(number, lease.heard)
-        self._acks.add_untold(number, self._unwritten, unheard)
+        unheard = self._saves.reported_from(number, lease.heard)
+        self._acks.add_unreported(number, self._unwritten, unheard)
         if not unheard:
             return lease.entries
         return tuple(left for entry in lease.entries if (left := unheard.left_of(entry)) is not None)
@@ -197,7 +197,7 @@ class Lessee:
     def begin_anew(self) -> None:
         """Drop all entries, and report that in a new epoch."""
         self._next_epoch()
-        self._said_s = -KNOCK_S
+        self._reported_s = -KNOCK_S
         self._acks.forget_refusals()
         for leased in self.partitions.values():
             self._forget(leased)
@@ -303,7 +303,7 @@ class Lessee:
         """Take acknowledgements and negative acknowledgements of a partition that former owners may not have saved:
         this process owns it now."""
         acks = self._saves.take([number])
-        self._acks.add_untold(number, self._unwritten, acks)
+        self._acks.add_unreported(number, self._unwritten, acks)
         return acks, self._acks.refused(number, self._unwritten)
 
     def unheard(self, leases: Sequence[Lease]) -> BitMap64:
@@ -368,7 +368,7 @@ class Lessee:
         save = self.save_wanted and self.unsaved
         self._acknowledges_from, again = self._saves.take_unheard(self._reports)
         for number, each in again.items():
-            self._acks.tell_again(number, each)
+            self._acks.repeat(number, each)
         stays = self.asking or self.announces or self.holds_any
         consumers = self._permits.described(asking=self.asking) if stays else ()
         acks, batch_acks, nacks = self._acks.take()
@@ -383,14 +383,14 @@ class Lessee:
             acks,
             batch_acks,
             nacks,
-            {n: self._answer(leased, leased.asked or 0) for n, leased in asked.items()},
+            {n: self._reply(leased, leased.asked or 0) for n, leased in asked.items()},
             leaving=not consumers,
             save=save,
         )
         for leased in asked.values():
             leased.asked = None
-        self._said_s = self.now_s
-        self._said_consumers = frozenset(each.number for each in consumers)
+        self._reported_s = self.now_s
+        self._reported_consumers = frozenset(each.number for each in consumers)
         if self._unwritten.leaving:
             # Owners forget a member that leaves, and redeliver its entries. They count from 1 in its next epoch.
             self._next_epoch()
@@ -405,38 +405,38 @@ class Lessee:
         self._saves.written(self._acknowledges_from, offset, report)
         self._saves.take(owned)
         if report.member == self.id:  # otherwise a new epoch has begun since
-            self.said_at = offset
+            self.reported_at = offset
             self.is_known = True
 
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:
             return True
-        if self._acks and self.now_s - self._said_s >= self.acks_s:
+        if self._acks and self.now_s - self._reported_s >= self.acks_s:
             return True
         if self.save_wanted and self.unsaved:
             not_asked = self._saves.newest > self._asked_to_save
-            return bool(self._acks) or not_asked or self.now_s - self._said_s >= KNOCK_S
+            return bool(self._acks) or not_asked or self.now_s - self._reported_s >= KNOCK_S
         if self.announces:
             return not self.is_known
         if not self.asking:
-            gone = self._said_consumers - frozenset(self._permits.numbers.values())
-            over = not self.holds_any or bool(gone) or self.now_s - self._said_s >= RENEW_S
-            return bool(self._said_consumers) and over
-        if self._permits.number_consumers() != self._said_consumers:
+            gone = self._reported_consumers - frozenset(self._permits.numbers.values())
+            over = not self.holds_any or bool(gone) or self.now_s - self._reported_s >= RENEW_S
+            return bool(self._reported_consumers) and over
+        if self._permits.number_consumers() != self._reported_consumers:
             return True
-        if self.now_s - self._said_s >= (RENEW_S if self._permits else KNOCK_S):
+        if self.now_s - self._reported_s >= (RENEW_S if self._permits else KNOCK_S):
             return True
-        return self._permits.worth_telling()
+        return self._permits.worth_reporting()
 
     def pace(self, reports_a_s: float) -> None:
         """Adapt the time for which acknowledgements are gathered to the rate of all members' reports."""
         self.acks_s = min(_MAX_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
 
-    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
+    def until_worth_reporting(self, endpoint: Endpoint) -> int | None:
         """The number of messages to be received from this inbox until a report is due for its room alone, or None."""
-        return self._permits.until_worth_telling(endpoint) if self.asking else None
+        return self._permits.until_worth_reporting(endpoint) if self.asking else None
 
-    def _answer(self, leased: LeasedPartition, version: int) -> Held:
+    def _reply(self, leased: LeasedPartition, version: int) -> Held:
         offsets = {
             (self._permits.numbers[endpoint], redeliveries): held
             for (endpoint, redeliveries), held in leased.held().items()

@@ -140,11 +140,11 @@ class Lessor:
         """Ignore acknowledgements below offset `end` of `deliveries`: they came before a seek. Members need not repeat
         them."""
         owned.acks_from, owned.folded_since = end, 0
-        self._saves.heard(owned.number)
+        self._saves.acknowledged(owned.number)
 
     # Reports ----------------------------------------------------------------------------------------------------------
 
-    def hear(self, offset: int, report: Report) -> None:
+    def apply(self, offset: int, report: Report) -> None:
         """Apply a report at this offset of `deliveries`.
 
         Raises:
@@ -159,13 +159,13 @@ class Lessor:
                 if offset >= owned.acks_from:
                     owned.acknowledge_elsewhere(list(acks or ()), batches or {})
                 if report.member.client_id != self._client_id:
-                    self._saves.heard(number)
+                    self._saves.acknowledged(number)
         if report.member.client_id != self._client_id:
-            self._hear_member(offset, report, fresh)
+            self._apply_of_member(offset, report, fresh)
         for owned in fresh.values():
             owned.folded = offset + 1
 
-    def _hear_member(self, offset: int, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+    def _apply_of_member(self, offset: int, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         client_id, epoch = report.member
         member = self._members.get(client_id)
         if member is not None and epoch < member.id.epoch:
@@ -216,7 +216,7 @@ class Lessor:
                 self._refuse(member, owned, nacks)
         self._update_consumers(member, report)
         for number in report.answers.keys() & fresh.keys():
-            self._answer(member, number, report)
+            self._apply_reply(member, number, report)
         if report.leaving:
             self._drop(member, Departure.CLOSED)
 
@@ -262,7 +262,7 @@ class Lessor:
                 # At once: the same report may contain that its consumer is gone.
                 self._dispatch.redelivery.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
-    def _answer(self, member: LeaseMember, number: int, report: Report) -> None:
+    def _apply_reply(self, member: LeaseMember, number: int, report: Report) -> None:
         held = report.answers[number]
         if not self._take_overs.is_answer(number, held.version, member.id.client_id):
             return
@@ -383,7 +383,7 @@ class Lessor:
                 return endpoint.feed(owned.slot)
         return None
 
-    def not_heard(self) -> None:
+    def records_lost(self) -> None:
         for member in list(self._members.values()):
             self._expel(member, "what it wrote is gone from the log")
 

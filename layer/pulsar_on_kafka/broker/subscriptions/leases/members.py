@@ -81,7 +81,7 @@ class SaveNotices:
         """The next save of some partition is to be announced."""
         return bool(self._untold)
 
-    def heard(self, number: int) -> None:
+    def acknowledged(self, number: int) -> None:
         self._untold.add(number)
 
     def want(self, offset: int) -> None:

@@ -42,7 +42,7 @@ class LeasePermits:
         self._holdings = holdings
         self._next_number = 1
         self._accounts: dict[bytes, _Account] = {}
-        self._told: dict[tuple[bytes, int], int] = {}
+        self._reported: dict[tuple[bytes, int], int] = {}
         """Reported limits, by owner and consumer."""
         self.numbers: dict[Endpoint, int] = {}
         """The numbers of the announced consumers."""
@@ -67,12 +67,12 @@ class LeasePermits:
         over = [each for each, account in self._accounts.items() if account.over]
         for oldest in over[:-_MAX_OVER]:
             del self._accounts[oldest]
-            self._told = {told: limit for told, limit in self._told.items() if told[0] != oldest}
+            self._reported = {reported: limit for reported, limit in self._reported.items() if reported[0] != oldest}
 
     def close_all(self) -> None:
         """Begin another epoch: owners count from 1, and their limits are void."""
         self._accounts.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def is_next(self, owner: bytes, number: int) -> bool:
         """Count an owner's record; False if a record before it is missing."""
@@ -114,26 +114,26 @@ class LeasePermits:
             limits = {}
             for owner, account in self._accounts.items():
                 limit = self._limit(account, endpoint, number, asking=asking)
-                limits[owner] = self._told[owner, number] = max(limit, self._told.get((owner, number), 0))
+                limits[owner] = self._reported[owner, number] = max(limit, self._reported.get((owner, number), 0))
             found.append(_described(endpoint, number, limits))
         return tuple(found)
 
-    def worth_telling(self) -> bool:
+    def worth_reporting(self) -> bool:
         """Some owner's limit can grow, and it has less than half of a consumer's capacity left."""
         return any(
-            self._is_worth_telling(owner, account, endpoint, number)
+            self._is_worth_reporting(owner, account, endpoint, number)
             for endpoint, number in self.numbers.items()
             for owner, account in self._accounts.items()
         )
 
-    def _is_worth_telling(self, owner: bytes, account: _Account, endpoint: Endpoint, number: int) -> bool:
-        limit, told = self._limit(account, endpoint, number, asking=True), self._told.get((owner, number), 0)
-        if limit <= told:
+    def _is_worth_reporting(self, owner: bytes, account: _Account, endpoint: Endpoint, number: int) -> bool:
+        limit, reported = self._limit(account, endpoint, number, asking=True), self._reported.get((owner, number), 0)
+        if limit <= reported:
             return False
-        return limit - told >= self._step(told - account.leased.get(number, 0), endpoint)
+        return limit - reported >= self._step(reported - account.leased.get(number, 0), endpoint)
 
-    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
-        """The number of messages to be received from this inbox until `worth_telling`; None if no owner knows this
+    def until_worth_reporting(self, endpoint: Endpoint) -> int | None:
+        """The number of messages to be received from this inbox until `worth_reporting`; None if no owner knows this
         consumer."""
         number, owners = self.numbers.get(endpoint), self._owners()
         if number is None or not self:
@@ -143,7 +143,7 @@ class LeasePermits:
         for owner, account in self._accounts.items():
             if account.over:
                 continue
-            left = self._told.get((owner, number), 0) - account.leased.get(number, 0)
+            left = self._reported.get((owner, number), 0) - account.leased.get(number, 0)
             share = left + self._step(left, endpoint)
             wanted.append(share * owners if share > 1 else share)
         return max(0, min(wanted) - room)

@@ -167,7 +167,7 @@ class SubscriptionMember:
 
     def take_in(self, deadline: Deadline) -> None:
         """Return when what owners are known to have taken back is not in an inbox any more."""
-        outcome(self.run(lambda: self._serving.take_in()), deadline, "messages to be taken out of inboxes")
+        outcome(self.run(lambda: self._serving.apply_received()), deadline, "messages to be taken out of inboxes")
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[CursorReply | None]]:
         """Do what is asked, in pairs of partition and request, and make it durable (`OwnerRequests.execute`)."""

@@ -312,7 +312,7 @@ class MemberServing:
     def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
         """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
         self._commands.prepare_to_wait()
-        if not leasing.has_heard and leasing.watch_inboxes():
+        if not leasing.has_urgent and leasing.watch_inboxes():
             self._commands.wait(timeout_s)
         self._commands.end_wait()
         leasing.unwatch_inboxes()
@@ -413,16 +413,16 @@ class MemberServing:
             raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
         self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
 
-    def take_in(self) -> None:
+    def apply_received(self) -> None:
         """Take out of inboxes what owners are known to have taken back."""
         if self.leasing is not None:
-            self.leasing.take_in()
+            self.leasing.apply_received()
 
     def _save_and_tell(self) -> int:
         """Whoever hears the answer to a request has heard before it what was taken back from its process."""
         losses = self.save()
         if self.leasing is not None:
-            self.leasing.say_all()
+            self.leasing.write_all()
         return losses
 
     def tell_owners(self) -> Future[None] | None:

@@ -44,8 +44,8 @@ def test_beyond_a_thousand_reports_the_newest_are_one_that_is_saved_when_all_are
     assert reports.are_saved(999)
     assert not reports.are_saved(1000)
     assert not reports.are_saved(1003)
-    assert set(reports.told_from(0, 0).whole) == {1000, 1001, 1002, 1003}
-    assert set(reports.told_from(3, 0).whole) == {1004}
+    assert set(reports.reported_from(0, 0).whole) == {1000, 1001, 1002, 1003}
+    assert set(reports.reported_from(3, 0).whole) == {1004}
     assert set(reports.take([0]).whole) == {1000, 1001, 1002, 1003}
     assert not reports.are_saved(1004)
     reports.saved(3, 0, 10_041)
@@ -60,7 +60,7 @@ def test_what_an_owner_saved_and_did_not_hear_is_told_once_more_from_its_first_r
     reports.saved(0, 25, 40)  # it has heard what stands at 25 and behind
     assert not reports.are_saved(1)
     assert reports.has_unheard
-    assert set(reports.told_from(0, 0).whole) == set()
+    assert set(reports.reported_from(0, 0).whole) == set()
     since, again = reports.take_unheard(4)
     assert (since, {partition: set(acks.whole) for partition, acks in again.items()}) == (1, {0: {1, 2}})
     assert reports.take_unheard(4) == (4, {})
@@ -82,12 +82,12 @@ def test_acknowledgements_leave_of_an_entry_what_they_do_not_name() -> None:
     reports = UnsavedReports()
     reports.written(1, 10, Report(LIFE, MEMBER, 1, acks={0: BitMap64([4])}, batch_acks={0: {7: BatchAckSet(3, 0b001)}}))
     reports.written(2, 20, Report(LIFE, MEMBER, 2, batch_acks={0: {7: BatchAckSet(3, 0b010)}}))
-    acks = reports.told_from(0, 10)
+    acks = reports.reported_from(0, 10)
     assert acks.left_of(LeasedEntry(4)) is None
     assert acks.left_of(LeasedEntry(5)) == LeasedEntry(5)
     assert acks.left_of(LeasedEntry(7, 2, 3)) == LeasedEntry(7, 2, 1, (3, 0b011))
     assert acks.left_of(LeasedEntry(7, 2, 2, (3, 0b100))) is None
-    assert reports.told_from(0, 20).left_of(LeasedEntry(7, 0, 3)) == LeasedEntry(7, 0, 2, (3, 0b010))
+    assert reports.reported_from(0, 20).left_of(LeasedEntry(7, 0, 3)) == LeasedEntry(7, 0, 2, (3, 0b010))
 
 
 # What a consumer holds --------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ MEMBER = MemberId("other", 1)
 
 def acknowledge_the_first(member: Lessee) -> None:
     """Entry 1 is leased to it and acknowledged."""
-    member.hear(SLOT, lease(1, number=1))
+    member.apply(SLOT, lease(1, number=1))
     SLOT.ack(1)
     member.drain([SLOT])
 
@@ -53,7 +53,7 @@ def lessee() -> tuple[Lessee, Endpoint]:
     made = Lessee(LIFE, "me", [endpoint])
     made.asking = True
     said(made)
-    made.hear(None, Welcome(OWNER, made.id))
+    made.apply(None, Welcome(OWNER, made.id))
     assert said(made).consumers[0].limits == {OWNER: 10}
     return made, endpoint
 
@@ -78,9 +78,9 @@ def held(member: Lessee) -> list[int]:
 
 def test_a_lease_of_a_former_owner_is_void() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, 2, number=1))
-    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
-    member.hear(SLOT, lease(3, number=2))
+    member.apply(SLOT, lease(1, 2, number=1))
+    member.apply(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    member.apply(SLOT, lease(3, number=2))
     assert held(member) == [1, 2]
     answer = said(member).answers[0]
     assert (answer.version, dict(answer.offsets)) == (2, {(1, 0): BitMap64([1, 2])})
@@ -89,27 +89,27 @@ def test_a_lease_of_a_former_owner_is_void() -> None:
 def test_who_loses_one_partition_goes_on_leasing_others_of_which_it_leased_nothing_before() -> None:
     member, _ = lessee()
     other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
-    member.hear(SLOT, lease(1, number=1))
-    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    member.apply(SLOT, lease(1, number=1))
+    member.apply(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
     assert said(member).consumers[0].limits[OWNER] >= 2
-    member.hear(other, lease(7, number=2))
+    member.apply(other, lease(7, number=2))
     assert (held(member), member.id.epoch) == ([1, 7], 1)
 
 
 def test_a_take_over_of_another_life_or_an_older_version_is_passed_over() -> None:
     member, _ = lessee()
-    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    member.apply(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
     said(member)
-    member.hear(SLOT, TakeOver(LIFE, OWNER, 1))
-    member.hear(SLOT, TakeOver(LIFE._replace(topic_id="x" * 22), OWNER, 9))
+    member.apply(SLOT, TakeOver(LIFE, OWNER, 1))
+    member.apply(SLOT, TakeOver(LIFE._replace(topic_id="x" * 22), OWNER, 9))
     assert member.report() is None
 
 
 def test_a_lease_that_was_not_heard_ends_the_epoch() -> None:
     member, endpoint = lessee()
-    member.hear(SLOT, lease(1, number=1))
+    member.apply(SLOT, lease(1, number=1))
     endpoint.deliver([Delivery(None, endpoint.feed(SLOT), 1, 0)])  # type: ignore[arg-type]
-    member.hear(SLOT, lease(5, number=3))
+    member.apply(SLOT, lease(5, number=3))
     assert (held(member), list(endpoint.queue), member.id.epoch) == ([], [], 2)
     report = said(member)
     assert (report.member.epoch, report.sequence, dict(report.heard)) == (2, 1, {})
@@ -121,15 +121,15 @@ def test_what_is_leased_to_a_member_that_has_said_that_it_leaves_is_not_taken() 
     report = member.report()
     assert report is not None
     assert report.leaving
-    member.hear(SLOT, lease(1, 2, number=1))  # written before its owner heard of that; it hands them out again
+    member.apply(SLOT, lease(1, 2, number=1))  # written before its owner heard of that; it hands them out again
     member.written(40)
     assert (held(member), bool(member.to_read), member.id.epoch, member.is_known) == ([], False, 2, False)
 
 
 def test_what_is_acknowledged_after_an_expulsion_is_told_all_the_same() -> None:
     member, endpoint = lessee()
-    member.hear(SLOT, lease(1, 2, number=1))
-    member.hear(None, Expel(OWNER, member.id, "it was silent"))
+    member.apply(SLOT, lease(1, 2, number=1))
+    member.apply(None, Expel(OWNER, member.id, "it was silent"))
     SLOT.ack(1)
     SLOT.nacks.append((0.0, 0.0, 2, endpoint))
     member.drain([SLOT])
@@ -139,9 +139,9 @@ def test_what_is_acknowledged_after_an_expulsion_is_told_all_the_same() -> None:
 
 def test_recalled_messages_leave_the_inbox_and_are_not_refused() -> None:
     member, endpoint = lessee()
-    member.hear(SLOT, lease(1, 2, number=1))
+    member.apply(SLOT, lease(1, 2, number=1))
     endpoint.deliver([Delivery(None, endpoint.feed(SLOT), 1, 0)])  # type: ignore[arg-type]
-    member.hear(SLOT, Recall(OWNER, 1, member.id, 2))
+    member.apply(SLOT, Recall(OWNER, 1, member.id, 2))
     SLOT.nacks.append((0.0, 0.0, 2, endpoint))
     member.drain([SLOT])
     assert (held(member), list(endpoint.queue), bool(member.to_read)) == ([], [], False)
@@ -154,9 +154,9 @@ def test_a_flush_waits_for_a_save_behind_the_report() -> None:
     member.save_wanted = True
     assert member.report() is not None
     member.written(40)
-    member.hear(SLOT, Saved(OWNER, 1, 40))
+    member.apply(SLOT, Saved(OWNER, 1, 40))
     assert member.unsaved
-    member.hear(SLOT, Saved(OWNER, 1, 41))
+    member.apply(SLOT, Saved(OWNER, 1, 41))
     assert not member.unsaved
 
 
@@ -178,14 +178,14 @@ def test_what_a_new_owner_has_not_heard_is_told_again() -> None:
     member.save_wanted = True
     assert member.report() is not None
     member.written(40)
-    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
+    member.apply(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
     assert not member.is_saved(mark)
     report = member.report()
     assert report is not None
     assert (report.acks, report.batch_acks) == ({0: BitMap64([1])}, {0: {2: (2, 0b01)}})
     assert not member.is_saved(mark)
     member.written(60)
-    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=61, since=50))
+    member.apply(SLOT, Saved(NEXT_OWNER, 2, upto=61, since=50))
     assert member.is_saved(mark)
 
 
@@ -195,8 +195,8 @@ def test_what_was_told_before_a_seek_is_not_told_again() -> None:
     member.now_s += 1.0
     assert member.report() is not None
     member.written(40)
-    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
-    member.hear(SLOT, Saved(NEXT_OWNER, 3, upto=70))  # it has sought: what stands before has been taken care of
+    member.apply(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
+    member.apply(SLOT, Saved(NEXT_OWNER, 3, upto=70))  # it has sought: what stands before has been taken care of
     member.now_s += 1.0
     report = member.report()
     assert report is None or not report.acks
@@ -216,7 +216,7 @@ def test_who_takes_over_does_not_count_what_it_told_before_the_last_save(upto: i
 
 def test_who_takes_over_knows_what_was_leased_to_it_and_did_not_arrive() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, 2, number=1))
+    member.apply(SLOT, lease(1, 2, number=1))
     elsewhere = replace(lease(5, number=1), to=MEMBER)
     in_the_log = [lease(1, 2, number=1), lease(3, 4, 5, number=2), elsewhere, lease(6, number=3, epoch=9)]
     assert member.unheard(in_the_log) == BitMap64([3, 4])
@@ -249,10 +249,10 @@ def test_what_is_acknowledged_and_not_heard_by_the_owner_does_not_come_again() -
             member.written(at)
     SLOT.ack(4)
     member.drain([SLOT])
-    member.hear(SLOT, lease(1, 2, 3, 4, 5, number=1, heard=41))
+    member.apply(SLOT, lease(1, 2, 3, 4, 5, number=1, heard=41))
     assert held(member) == [1, 5]
     assert [entry.offset for each in member.to_read for entry in each.entries] == [1, 5]
-    member.hear(SLOT, lease(4, number=2, heard=41))
+    member.apply(SLOT, lease(4, number=2, heard=41))
     assert len(member.to_read) == 1
     assert not SLOT.has_acknowledgements()
 
@@ -263,7 +263,7 @@ def test_messages_of_a_batch_that_are_acknowledged_here_do_not_come_again() -> N
         SLOT.ack_in_batch(ack)
     member.drain([SLOT])
     entries = (LeasedEntry(7, 0, 2, (3, 0b010)), LeasedEntry(8, 0, 2), LeasedEntry(9, 0, 3))
-    member.hear(SLOT, Lease(OWNER, 1, member.id, 1, 1, 100, entries))
+    member.apply(SLOT, Lease(OWNER, 1, member.id, 1, 1, 100, entries))
     (to_read,) = member.to_read
     assert to_read.entries == (LeasedEntry(7, 0, 1, (3, 0b011)), LeasedEntry(9, 0, 2, (3, 0b010)))
     assert (to_read.messages, endpoint.unacked) == (3, 3)
@@ -274,13 +274,13 @@ def test_messages_of_a_batch_that_are_acknowledged_here_do_not_come_again() -> N
 def test_it_is_known_how_much_has_to_be_taken_until_owners_are_to_hear_of_room(owners: int, leased: int) -> None:
     member, endpoint = lessee()
     for number in range(1, owners):
-        member.hear(None, Welcome(bytes([number]) * 16, member.id))
+        member.apply(None, Welcome(bytes([number]) * 16, member.id))
     if owners > 1:
         said(member)
-    member.hear(SLOT, lease(*range(leased), number=1))
+    member.apply(SLOT, lease(*range(leased), number=1))
     endpoint.deliver([Delivery(None, endpoint.feed(SLOT), offset, 0) for offset in range(leased)])  # type: ignore[arg-type]
     member.to_read.clear()
-    until = member.until_worth_telling(endpoint)
+    until = member.until_worth_reporting(endpoint)
     assert until is not None
     taken = 0
     while member.report() is None and taken < leased:
@@ -328,8 +328,8 @@ def test_acknowledgements_are_gathered_longer_where_members_are_many() -> None:
 
 def test_owners_share_the_room_of_an_inbox() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, 2, number=1))
-    member.hear(None, Welcome(NEXT_OWNER, member.id))
+    member.apply(SLOT, lease(1, 2, number=1))
+    member.apply(None, Welcome(NEXT_OWNER, member.id))
     limits = said(member).consumers[0].limits
     assert limits == {OWNER: 10, NEXT_OWNER: 4}
 
@@ -352,8 +352,8 @@ class Owner:
         self.sequence += 1
         consumer = RemoteConsumer(1, "theirs", limits={self.process.session: limit})
         report = Report(LIFE, MEMBER, self.sequence, (consumer,), {self.process.session: heard}, **said)  # type: ignore[arg-type]
-        self.process.leasing.lessor.hear(offset, report)
-        self.process.leasing._look_after_members(self.world.now_s)
+        self.process.leasing.lessor.apply(offset, report)
+        self.process.leasing._check_members(self.world.now_s)
 
     def read(self) -> None:
         self.owned.accept(list(range(20)), self.world.read_at_all(20))
@@ -388,7 +388,7 @@ def test_reports_from_before_the_last_save_do_not_count_again() -> None:
     owner.hear(7, acks={0: BitMap64([0])})
     assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (1, 8)
     owner.owned.seek(0)
-    owner.process.leasing.lessor.hear(7, Report(LIFE, MEMBER, 1, acks={0: BitMap64([0, 1])}))
+    owner.process.leasing.lessor.apply(7, Report(LIFE, MEMBER, 1, acks={0: BitMap64([0, 1])}))
     assert owner.owned.cursor.next_unacked == 0
 
 
@@ -451,7 +451,7 @@ def test_a_member_that_was_given_up_is_told_so_until_it_begins_anew() -> None:
     owner.hear(1)
     assert [type(record) for record in owner.written()] == [Expel]
     report = Report(LIFE, MemberId("other", 2), 1, (RemoteConsumer(1, "theirs"),))
-    owner.process.leasing.lessor.hear(2, report)
+    owner.process.leasing.lessor.apply(2, report)
     assert [type(record) for record in owner.written()] == [Welcome]
 
 
@@ -464,7 +464,7 @@ def test_who_gives_up_in_good_order_has_the_next_owner_ask_where_a_last_word_may
     if expelled:
         owner.process.leasing.lessor.group_is([owner.process.client_id], asked_s=owner.world.now_s + 1)
     else:
-        owner.process.leasing.lessor.hear(1, Report(LIFE, MEMBER, owner.sequence + 1, leaving=True))
+        owner.process.leasing.lessor.apply(1, Report(LIFE, MEMBER, owner.sequence + 1, leaving=True))
     assert not owner.process.leasing.lessor.has_members
     owner.process.leasing.hand_over.retire()
     assert (owner.owned.cursor.leased_from is not None) is expelled
@@ -484,7 +484,7 @@ def test_what_was_acknowledged_before_it_was_recalled_and_leased_anew_does_not_c
     def look(*said_by_owner: LeaseRecord) -> None:
         at = len(world.deliveries)
         world.deliveries += [(0, encode(record)) for record in said_by_owner]
-        leasing.heard([(at + i, *world.deliveries[at + i]) for i in range(len(said_by_owner))])
+        leasing.receive([(at + i, *world.deliveries[at + i]) for i in range(len(said_by_owner))])
         world.now_s += 1.0
         leasing.step(joined=True)
 
@@ -529,9 +529,9 @@ def test_somebody_who_wants_no_messages_hears_of_the_save_of_what_it_acknowledge
     owner.process.leasing._inbox.applied_from = 5
     owner.process.leasing._inbox.applied_upto = 9
     report = Report(LIFE, MEMBER, 7, acks={0: BitMap64([0])}, leaving=True, save=True)
-    owner.process.leasing.lessor.hear(8, report)
+    owner.process.leasing.lessor.apply(8, report)
     assert owner.process.leasing.lessor.in_use
-    owner.process.leasing._look_after_members(owner.world.now_s)
+    owner.process.leasing._check_members(owner.world.now_s)
     owner.save()
     version = owner.owned.saves.saved.lineage.version
     assert owner.written() == [Saved(owner.process.session, version, upto=9, since=5)]
@@ -626,7 +626,7 @@ def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new
     assert list(nacked) == ([5] if heard == 4 else [])
     owner.process.leasing.hand_over.opened(owner.owned, nacked)
     late = Report(LIFE, MEMBER, 8, heard={OWNER: heard}, nacks={0: (Nack(1, 6, 0),)})
-    owner.process.leasing.lessor.hear(len(owner.world.deliveries), late)
+    owner.process.leasing.lessor.apply(len(owner.world.deliveries), late)
     assert list(owner.process.leasing.lessor._take_overs.asked[0].nacked) == ([5, 6] if heard == 4 else [])
 
 
@@ -670,7 +670,7 @@ def test_a_partition_that_waited_too_long_is_read_from_its_beginning() -> None:
     leasing.lessor.took_over(owner.owned, {}, {})
     owner.process.position = 20
     assert leasing.lessor.group_is(members, now_s + 19) == []
-    leasing._go_on(leasing.lessor.group_is(members, now_s + 21))
+    leasing._resume(leasing.lessor.group_is(members, now_s + 21))
     assert (owner.owned.quiet, owner.process.position) == (False, 0)
 
 
@@ -679,7 +679,7 @@ def test_a_member_is_given_up_for_what_it_did_not_write_not_for_what_was_not_rea
     owner.hear(0)
     lessor, members, now_s = owner.process.leasing.lessor, {"other", owner.process.client_id}, owner.world.now_s
     lessor.now_s += 60  # this process stood still
-    owner.process.leasing._look_after_members(lessor.now_s)
+    owner.process.leasing._check_members(lessor.now_s)
     assert lessor.has_members
     assert lessor.misses_any(members, now_s + 60)  # everything in the log by now is taken in first
     owner.hear(1)
@@ -768,7 +768,7 @@ def test_a_refusal_counts_when_the_same_report_says_that_its_consumer_is_gone() 
     offset = owner.leased()[0]
     owner.sequence += 1
     report = Report(LIFE, MEMBER, owner.sequence, nacks={0: (Nack(1, offset, 60_000),)}, leaving=True)
-    owner.process.leasing.lessor.hear(1, report)
+    owner.process.leasing.lessor.apply(1, report)
     assert owner.process.dispatcher._nacks.waiting(0) or owner.owned.redeliveries.get(offset)
 
 
@@ -845,15 +845,15 @@ def test_a_member_answers_with_what_its_active_consumer_holds_unless_some_of_it_
     member = Lessee(LIFE, "me", [endpoint], in_order=True)
     member.asking = True
     said(member)
-    member.hear(None, Welcome(OWNER, member.id))
+    member.apply(None, Welcome(OWNER, member.id))
     said(member)
-    member.hear(SLOT, lease(1, 2, 3, number=1))
+    member.apply(SLOT, lease(1, 2, 3, number=1))
     endpoint.deliver([Delivery(None, endpoint.feed(SLOT), offset, 0) for offset in (1, 2, 3)])  # type: ignore[arg-type]
     SLOT.ack(1)
     if not kept:
         SLOT.nacks.append((0.0, 60.0, 2, endpoint))
     member.drain([SLOT])
-    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    member.apply(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
     assert dict(said(member).answers[0].offsets) == ({(1, 0): BitMap64([2, 3])} if kept else {})
     assert len(endpoint.queue) == (3 if kept else 0)
 
@@ -863,9 +863,9 @@ def test_what_was_refused_is_acknowledged_by_what_comes_behind_it() -> None:
     member = Lessee(LIFE, "me", [endpoint], in_order=True)
     member.asking = True
     said(member)
-    member.hear(None, Welcome(OWNER, member.id))
+    member.apply(None, Welcome(OWNER, member.id))
     said(member)
-    member.hear(SLOT, lease(1, 2, 3, number=1))
+    member.apply(SLOT, lease(1, 2, 3, number=1))
     SLOT.nacks.append((0.0, 60.0, 2, endpoint))
     member.drain([SLOT])
     SLOT.cumulative.append(3)

@@ -53,7 +53,7 @@ def test_what_was_seen_counts_when_the_last_word_was_taken_in() -> None:
     made, traffic = looks()
     seen = made.seen()
     assert seen is not None
-    made.hear_first(seen, 40)
+    made.apply_first(seen, 40)
     assert made.counts(40) is None
     traffic.readings[0].set_result(RereadLeaseRecords([(41, 0, b""), (44, 0, b"")], 50))
     assert (made.counts(44), made.counts(45), made.counts(45)) == (None, seen, None)
@@ -64,7 +64,7 @@ def test_where_nothing_was_said_it_counts_at_once() -> None:
     made, traffic = looks()
     seen = made.seen()
     assert seen is not None
-    made.hear_first(seen, 40)
+    made.apply_first(seen, 40)
     traffic.readings[0].set_result(RereadLeaseRecords([], 40))
     assert made.counts(40) == seen
 
@@ -73,7 +73,7 @@ def test_what_is_too_much_for_one_reading_is_read_in_several() -> None:
     made, traffic = looks()
     seen = made.seen()
     assert seen is not None
-    made.hear_first(seen, 0)
+    made.apply_first(seen, 0)
     traffic.readings[0].set_result(RereadLeaseRecords([(offset, 0, b"") for offset in range(1000)], 1000))
     assert made.counts(1000) is None
     traffic.readings[1].set_result(RereadLeaseRecords([(1000, 0, b"")], 1001))
@@ -85,7 +85,7 @@ def test_a_log_that_cannot_be_read_is_said_and_the_next_look_comes() -> None:
     made, traffic = looks()
     seen = made.seen()
     assert seen is not None
-    made.hear_first(seen, 0)
+    made.apply_first(seen, 0)
     traffic.readings[0].set_exception(AppendFailed("no"))
     with pytest.raises(AppendFailed):
         made.counts(0)

@@ -44,12 +44,12 @@ class Log:
         answer.set_result(RereadLeaseRecords([(o, 0, b"x" * 9) for o in ours[:most]], upto, self.start <= start))
 
     def hear(self, upto: int) -> None:
-        self.inbox.hear([(o, 0, b"x" * 9) for o in range(self.heard_upto, upto) if o % 2 == 0])
+        self.inbox.receive([(o, 0, b"x" * 9) for o in range(self.heard_upto, upto) if o % 2 == 0])
         self.heard_upto = upto
 
     def take_in(self) -> None:
         self.taken.append(self.inbox.first()[0])
-        self.inbox.took_in()
+        self.inbox.applied()
 
 
 def test_everything_is_taken_in_once_and_in_order_however_slowly() -> None:
@@ -92,9 +92,9 @@ def test_what_retention_took_is_said() -> None:
 
 def test_nobody_is_woken_for_what_can_wait() -> None:
     log = Log()
-    log.inbox.hear([(0, 0, b"x")])
+    log.inbox.receive([(0, 0, b"x")])
     assert (log.woken, log.inbox.is_urgent, log.inbox.begin()) == (0, False, 1)
-    log.inbox.hear([(2, 0, b"x"), (4, 0, b"mine")])
+    log.inbox.receive([(2, 0, b"x"), (4, 0, b"mine")])
     assert (log.woken, log.inbox.is_urgent) == (1, True)
     assert log.inbox.begin() == 3
     assert not log.inbox.is_urgent

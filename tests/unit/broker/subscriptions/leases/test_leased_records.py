@@ -66,7 +66,7 @@ class Member:
         self.lessee = Lessee(LIFE, "me", [self.consumer])
         self.lessee.asking = True
         self.said()
-        self.lessee.hear(None, Welcome(OWNER, self.lessee.id))
+        self.lessee.apply(None, Welcome(OWNER, self.lessee.id))
         self.reading = LeasedRecords("orders/audit", "orders", self, self.clock, self.lessee, SAME_INCARNATION)
 
     def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
@@ -86,7 +86,7 @@ class Member:
         """Nothing is open."""
 
     def lease(self, *entries: LeasedEntry, number: int = 1) -> None:
-        self.lessee.hear(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, 100, entries))
+        self.lessee.apply(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, 100, entries))
 
     def received(self) -> list[tuple[int, int]]:
         """Offsets and batch indexes of what lies in the inbox now."""
@@ -161,11 +161,11 @@ def test_what_owners_lease_beyond_the_room_of_an_inbox_waits_until_there_is_room
     member = Member(*(Record(offset) for offset in range(200)))
     other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
     assert member.said().consumers[0].limits == {OWNER: 100}
-    member.lessee.hear(None, Welcome(NEXT_OWNER, member.lessee.id))
+    member.lessee.apply(None, Welcome(NEXT_OWNER, member.lessee.id))
     assert member.said().consumers[0].limits == {OWNER: 100, NEXT_OWNER: 50}
     member.lease(*(LeasedEntry(offset) for offset in range(100)))
     entries = tuple(LeasedEntry(offset) for offset in range(100, 150))
-    member.lessee.hear(other, Lease(NEXT_OWNER, 1, member.lessee.id, 1, 1, 100, entries))
+    member.lessee.apply(other, Lease(NEXT_OWNER, 1, member.lessee.id, 1, 1, 100, entries))
     while member.reading.read():
         assert len(member.consumer.queue) <= 100
     assert [delivery.offset for delivery in member.consumer.queue] == [*range(100)]
@@ -206,7 +206,7 @@ def test_a_new_owner_hears_how_many_messages_of_a_batch_are_left() -> None:
     member.received()
     member.slot.acks_in_batch.append((5, 0, 3))
     member.lessee.drain([member.slot])
-    member.lessee.hear(member.slot, TakeOver(LIFE, b"n" * 16, 2))
+    member.lessee.apply(member.slot, TakeOver(LIFE, b"n" * 16, 2))
     answer = member.said().answers[0]
     assert (dict(answer.offsets), dict(answer.messages)) == ({(1, 2): BitMap64([5])}, {5: 2})
 
@@ -228,7 +228,7 @@ def test_a_message_in_chunks_stays_with_its_holder_under_a_new_owner() -> None:
     member = Member(*chunks)
     member.lease(LeasedEntry(7, 0, 2, None, (3, 7), 4))
     member.reading.read()
-    member.lessee.hear(member.slot, TakeOver(LIFE, b"n" * 16, 2))
+    member.lessee.apply(member.slot, TakeOver(LIFE, b"n" * 16, 2))
     answer = member.said().answers[0]
     assert (answer.offsets, answer.chunked) == ({(1, 0): BitMap64([7])}, {7: ((3, 7), 4)})
     member.slot.ack(7)

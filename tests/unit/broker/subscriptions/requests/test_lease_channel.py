@@ -116,13 +116,13 @@ class Member:
         self.inbox = LeaseInbox(
             self.lease_channel.read, lambda: None, lambda _: False, most_records=MAX_RECORDS, most_bytes=MAX_BYTES
         )
-        self.lease_channel.listen(self.inbox.hear, never)
+        self.lease_channel.listen(self.inbox.receive, never)
         self.taken: list[int] = []
         self.gaps = 0
 
     def take_in(self) -> None:
         self.taken.append(self.inbox.first()[0])
-        self.inbox.took_in()
+        self.inbox.applied()
 
 
 def record(rng: random.Random) -> OutgoingRecord:
