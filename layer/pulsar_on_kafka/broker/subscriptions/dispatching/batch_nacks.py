@@ -1,12 +1,12 @@
-"""Messages of batch entries that were refused, or took too long, while their consumer holds others of the same entry.
+"""Redelivers single messages of batch entries (Shared, Key_Shared), while their consumer holds others of the entry.
 
-Shared and Key_Shared. Only what was refused comes again: the others stay with their consumer, and what comes again goes
-to that one too, because an entry has one holder. Once nothing else of the entry is held it goes the way of entries, to
-any consumer. Differs from Pulsar: there all of it that is not acknowledged comes again (docs/differences.md).
+Only negatively acknowledged or timed-out messages are redelivered. They go to the same consumer, because an entry has
+one holder. When nothing else of the entry is held, the entry is redelivered to any consumer. Differs from Pulsar, which
+redelivers all unacknowledged messages of the entry (docs/differences.md).
 
-It is a matter between a consumer and its process, whoever owns the partition: owners hear nothing of it, and how often
-a message was refused this way is counted here, for as long as the entry stays with its consumer. A message that was
-refused more often than the consumer's dead letter policy allows is dead-lettered.
+The consumer's process decides this, whichever process owns the partition; the owner is not involved. Redeliveries of a
+message are counted here as long as the entry stays with its consumer. A message above the limit of the consumer's dead
+letter policy is dead-lettered.
 
 All of it runs in the member's thread.
 """
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 
 
 class HeldHere(NamedTuple):
-    """The entries of a partition, its own or another process's, that this process's consumers hold. `acked` says what
-    of a batch entry is acknowledged or a transaction's."""
+    """The entries of a partition, of any owner, that this process's consumers hold. `acked`: the messages of a batch
+    entry that are acknowledged, or held by a transaction."""
 
     slot: PartitionAcks
     in_flight: DeliveriesInFlight
@@ -63,8 +63,8 @@ class _Entry(NamedTuple):
 
 
 class _Refused:
-    """Refused messages of one entry, as bits: `waiting` until their time, or `ready` to be handed out; deliveries are
-    counted by index."""
+    """Negatively acknowledged messages of one entry, as bits: `waiting` until they are due, or `ready` to be delivered;
+    `counts`: deliveries by batch index."""
 
     __slots__ = ("counts", "forgotten", "ready", "size", "waiting")
 
@@ -76,12 +76,11 @@ class _Refused:
         self.counts: dict[int, int] = {}
 
 
-class BatchRefusals:
-    """`held` gives what is held of a partition, None where nothing is known of it. `give_back` has a whole entry come
-    again that its consumer holds.
+class BatchNacks:
+    """The negative acknowledgements of messages in batch entries. `held` returns the held entries of a partition, None
+    for an unknown one. `give_back` redelivers a whole entry that its consumer holds.
 
-    Memory: bits of each entry of which something was refused, and a number for each such message, until the entry's
-    consumer holds it no more.
+    Memory: bits of each such entry, and a number for each such message, as long as the consumer holds the entry.
     """
 
     def __init__(
@@ -104,8 +103,8 @@ class BatchRefusals:
         self._not_before_s = 0.0
 
     def drain(self, slots: Iterable[PartitionAcks]) -> list[tuple[int, int]]:
-        """Take what they refused; gives partition and offset of the entries. Entries that are refused altogether become
-        `PartitionAcks.nacks`."""
+        """Apply negative acknowledgements; returns partition and offset of the entries. An entry without other held
+        messages goes to `PartitionAcks.nacks`."""
         found: list[tuple[int, int]] = []
         for slot in slots:
             if slot.nacks_in_batch:
@@ -119,7 +118,7 @@ class BatchRefusals:
             entry = _Entry(slot.number, offset, endpoint)
             if self._add(entry, 1 << index, size, said_s + delay_s):
                 last[entry] = said_s, delay_s
-            else:  # it is the only one left of its entry, or nobody holds that
+            else:  # its consumer holds the entry no longer, or only this message of it
                 slot.nacks.append((said_s, delay_s, offset, endpoint))
         for entry, when in last.items():
             known, held = self._entries[entry], self._holds(entry)
@@ -129,15 +128,15 @@ class BatchRefusals:
         return {entry.offset for entry in last}
 
     def _count_together(self, entry: _Entry, known: _Refused, held: HeldHere) -> None:
-        """All that is held of it was refused: it is one entry again."""
+        """Treat as one entry again: all its held messages were negatively acknowledged."""
         most = max(known.counts.values(), default=0)
         if most > held.redeliveries.get(entry.offset, 0):
             held.redeliveries[entry.offset] = most
         self._forget(entry)
 
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> BitMap64:
-        """These were not acknowledged in time after they were received: has those messages of batch entries come again
-        that were received, where others wait in the inbox or were refused before. Gives the other entries."""
+        """Redeliver received messages of batch entries that timed out, where other messages of the entry wait in the
+        inbox or were negatively acknowledged. Returns the other entries."""
         held = self._held(partition)
         if held is None or not held.in_flight.unacked_in:
             return offsets
@@ -159,7 +158,7 @@ class BatchRefusals:
         return whole
 
     def forget_consumer(self, endpoint: Endpoint) -> None:
-        """It is gone, or everything that it holds comes again."""
+        """Forget a consumer that is detached, or whose entries are all redelivered."""
         for entry in [entry for entry in self._entries if entry.endpoint is endpoint]:
             self._forget(entry)
 
@@ -177,11 +176,11 @@ class BatchRefusals:
         return True
 
     def next_due(self) -> float | None:
-        """When, on the monotonic clock, something is to come again."""
+        """The time of the next redelivery, on the monotonic clock."""
         return self._due[0][0] if self._due else None
 
     def step(self) -> None:
-        """Hand out what is due, as far as there is room."""
+        """Redeliver due messages to inboxes with room."""
         now_s = self._clock.monotonic()
         while self._due and self._due[0][0] <= now_s:
             _, _, entry, bits = heapq.heappop(self._due)
@@ -194,7 +193,7 @@ class BatchRefusals:
             self._hand_out_ready()
 
     def sweep(self) -> None:
-        """Forget entries that their consumers do not hold any more. Call it now and then."""
+        """Forget entries that their consumers no longer hold. Call it regularly."""
         for entry, known in list(self._entries.items()):
             held = self._holds(entry)
             if held is None or held.slot.forgotten != known.forgotten:
@@ -210,7 +209,7 @@ class BatchRefusals:
                 self._ready.discard(entry)
                 if held is None:
                     self._forget(entry)
-            elif known.ready == left:  # nothing else of it is held
+            elif known.ready == left:  # no other message of the entry is held
                 self._count_together(entry, known, held)
                 self._give_back(entry.partition, BitMap64((entry.offset,)), entry.endpoint)
             elif entry.endpoint.permits() > 0:
@@ -225,20 +224,20 @@ class BatchRefusals:
             for batch in self._fetcher.read_at(self._kafka_topic, partition, sorted(entries), deadline):
                 records.update((record.offset(), record) for record in batch)
         except errors.OffsetOutOfRange:
-            _log.info("%s-%d: refused messages of batches are gone", self._kafka_topic, partition)
+            _log.info("%s-%d: negatively acknowledged messages of batches are gone", self._kafka_topic, partition)
         except errors.StoreError as failure:
-            _log.warning("%s-%d: refused messages cannot be read again yet: %s", self._kafka_topic, partition, failure)
+            _log.warning("%s-%d: cannot read messages of batches again yet: %s", self._kafka_topic, partition, failure)
             self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
             return
         for offset, (entry, held) in entries.items():
             if entry.endpoint.permits() <= 0:
-                continue  # those before it have filled the inbox
+                continue  # earlier entries have filled the inbox
             known = self._entries[entry]
             bits, known.ready = known.ready, 0
             self._ready.discard(entry)
             if offset in records:
                 self._deliver(entry, known, records[offset], bits, held)
-            else:  # nothing is there to be read any more
+            else:  # Kafka has deleted the record
                 held.slot.acks_in_batch.extend((offset, index, known.size) for index in indexes_of(bits))
 
     def _deliver(self, entry: _Entry, known: _Refused, record: Any, bits: int, held: HeldHere) -> None:
@@ -254,7 +253,7 @@ class BatchRefusals:
         endpoint.deliver_or_bury(messages, self._not_stored)
 
     def _not_stored(self, letter: Delivery) -> None:
-        """A dead letter could not be stored: it comes again in a second. Any thread."""
+        """Redeliver a dead letter that could not be stored, after a second. Any thread."""
         now_s, feed = self._clock.monotonic(), letter.feed
         index, size = _place(letter)
         feed.slot.nacks_in_batch.append(
@@ -264,7 +263,7 @@ class BatchRefusals:
     # Inside -------------------------------------------------------------------------------------------------------
 
     def _holds(self, entry: _Entry) -> HeldHere | None:
-        """What is held of its partition, if its consumer holds the entry, and that is a batch."""
+        """The held entries of its partition, if its consumer holds the entry, and the entry is a batch."""
         held = self._held(entry.partition)
         if held is None or entry.endpoint.closed or entry.offset not in held.in_flight.unacked_in:
             return None
@@ -283,7 +282,7 @@ class BatchRefusals:
 def _messages(
     record: Any, feed: PartitionConsumer, offset: int, size: int, bits: int, redeliveries: int
 ) -> list[Delivery]:
-    """Messages of a batch entry that was handed out before, so it can be read."""
+    """The messages of a batch entry that was delivered before, so it is readable."""
     body, readable = feed.unseal(record)
     if body is None or not readable:
         return []
@@ -291,7 +290,7 @@ def _messages(
     try:
         return unpack(body, size, feed, offset, redeliveries, left_out)[0]
     except CorruptRecord as reason:
-        _log.error("%s offset %d cannot be read any more: %s", feed.slot.topic_name, offset, reason)
+        _log.error("%s offset %d is no longer readable: %s", feed.slot.topic_name, offset, reason)
         return []
 
 
@@ -302,7 +301,7 @@ def _place(message: Delivery) -> tuple[int, int]:
 
 
 def _indexes_in(endpoint: Endpoint, partition: int) -> dict[int, tuple[int, int]]:
-    """Of batch entries of which something waits in this inbox: bits and size, by offset."""
+    """Batch entries with messages in this inbox: bits and size, by offset."""
     found: dict[int, tuple[int, int]] = {}
     for message in list(endpoint.queue):
         if message.feed.slot.number == partition and hasattr(message, "batch_index"):

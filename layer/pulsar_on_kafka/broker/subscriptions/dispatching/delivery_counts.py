@@ -28,28 +28,28 @@ _log = logging.getLogger(__name__)
 _MAX_DEAD_LETTERS: Final = 1000
 _DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
 _SUSPECTS_POLL_S: Final = 0.001
-"""Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
+"""Suspects wait for each other: for a save, then an acknowledgement, which do not end a poll. librdkafka's minimum."""
 _HELD_SUSPECTS_POLL_S: Final = 0.01
-"""No save is awaited, and the consumers work for long on what they were handed, or take nothing."""
+"""No save is awaited, and the consumers have held their messages for long, or have no room."""
 _SETTLED_SOON_S: Final = 1.0
-"""What was handed out longer ago is held for long."""
+"""After so long, messages count as held for long."""
 
 
 class DeadLettering:
-    """Messages that were delivered often enough go to a dead letter topic. At most 1,000 dead letters are under way at
-    a time; further ones wait among the redeliveries."""
+    """Sends messages above the redelivery limit to a dead letter topic. At most 1,000 dead letters are in flight;
+    others wait among the redeliveries."""
 
     def __init__(self, clock: Clock, endpoints: Sequence[Endpoint]) -> None:
         self._clock = clock
         self._endpoints = endpoints
         self._under_way = Endpoint("dead letters", 0, delivery_type=Delivery)
-        """Holds the messages that are under way."""
+        """Holds the messages that are in flight."""
 
     def divert(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
-        """Send messages that were delivered often enough to the dead letter topic; gives the others.
+        """Send messages above the redelivery limit to the dead letter topic; returns the others.
 
-        The first consumer of this process with a dead letter policy does it for all of them, so that dead letters come
-        in order. Without one nobody does it here; other processes' consumers dead-letter what they are leased.
+        The first consumer of this process with a dead letter policy sends all dead letters, which keeps their order.
+        Without such a consumer none is sent here; consumers of other processes dead-letter their leased messages.
         """
         consumer = self._dead_letterer()
         if consumer is None or consumer.dead_letters is None:
@@ -76,8 +76,8 @@ class DeadLettering:
         return [offset for offset in offsets if offset not in gone]
 
     def max_redeliver_count(self) -> int | None:
-        """Of the policy that counts now; without one here the highest of other processes' consumers. None: there is
-        no policy."""
+        """The limit of the policy in use: this process's, or the highest of other processes' consumers. None without a
+        policy."""
         consumer = self._dead_letterer()
         if consumer is not None and consumer.dead_letters is not None:
             return consumer.dead_letters.max_redeliver_count
@@ -85,23 +85,23 @@ class DeadLettering:
         return max((most for most in elsewhere if most is not None), default=None)
 
     def has(self, feed: PartitionConsumer) -> bool:
-        """What this feed holds is on its way to the dead letter topic."""
+        """The consumer's messages are on their way to the dead letter topic."""
         return feed.endpoint is self._under_way
 
     def _dead_letterer(self) -> Endpoint | None:
         return next((e for e in self._endpoints if e.dead_letters is not None and not e.closed), None)
 
     def _not_stored(self, letter: Delivery) -> None:
-        """A dead letter could not be stored: try again in a second. Any thread."""
+        """Retry a dead letter that could not be stored, after a second. Any thread."""
         slot = letter.feed.slot
         slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, self._under_way))
 
 
 class DeliveryCounting:
-    """Deliveries are counted durably; where no consumer has a dead letter policy only what the application saw is
+    """Counts deliveries durably. Without a dead letter policy only the messages that the application received are
     saved.
 
-    `log_end` asks Kafka; it may raise StoreError.
+    `log_end` returns a log's end from Kafka, or raises StoreError.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class DeliveryCounting:
         *,
         by_slot: bool,
     ) -> None:
-        """`by_slot`: messages wait for their keys' turn (Key_Shared)."""
+        """`by_slot`: messages wait for earlier ones of their hash slot (Key_Shared)."""
         self._by_slot = by_slot
         self._clock = clock
         self._owned = owned
@@ -128,16 +128,16 @@ class DeliveryCounting:
         return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
 
     def poll_limit(self, since_handed_s: float) -> float:
-        """How long the member may wait for records, in seconds, that long after consumers were handed something."""
+        """The time in seconds that the member may wait for records, `since_handed_s` after the last delivery."""
         if not any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values()):
             return inf
         soon = since_handed_s < _SETTLED_SOON_S or self.wants_save()
         return _SUSPECTS_POLL_S if soon else _HELD_SUSPECTS_POLL_S
 
     def begin(self, owned: OwnedPartition) -> None:
-        """Count this partition's deliveries, if some consumer has a dead letter policy, or a former owner's had one.
+        """Count this partition's deliveries if some consumer has a dead letter policy, or a former owner counted.
 
-        The latter is known before anything is read, so that his counts are right when the policy comes later.
+        The former owner's counts are known before the first read, so they are right if the policy comes later.
         """
         if owned.guard is not None:
             return
@@ -159,7 +159,7 @@ class DeliveryCounting:
         if saved is None:
             kept = BitMap64() if owned.keys is None else owned.keys.offsets_waiting()
             guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
-            guard.given_back(seen)  # nobody has them, under this owner
+            guard.given_back(seen)  # no consumer holds them under this owner
         else:
             floors = saved.floors if self._by_slot else None
             again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor, floors)
@@ -171,13 +171,13 @@ class DeliveryCounting:
             self._put_off_again(owned, saved.put_off)
             guard.survived(owned.held.among(again))
         owned.guard = guard
-        owned.chunks.in_order = False  # some come by redelivery, others are read
+        owned.chunks.in_order = False  # some are redelivered, others read
 
     def tell(self) -> None:
-        """Say where messages come slowly because their consumer died, and when that is over."""
+        """Log that suspects slow a partition down, and the end of that."""
         for owned in self._owned.values():
             guard = owned.guard
-            if guard is None or owned.quiet:  # quiet: others may still say that they have them
+            if guard is None or owned.quiet:  # quiet: members may still report that they hold them
                 continue
             if guard.suspects and not guard.told:
                 _log.warning(
@@ -189,7 +189,7 @@ class DeliveryCounting:
             guard.told = bool(guard.suspects)
 
     def end_where_over(self) -> None:
-        """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""
+        """Stop counting without a dead letter policy when all counts of former owners are settled."""
         if self._dead_lettering.max_redeliver_count() is not None:
             return
         for owned in self._owned.values():
@@ -199,14 +199,14 @@ class DeliveryCounting:
     def admit(
         self, owned: OwnedPartition, lowest: list[int], place: ProcessLoad | None = None, *, in_order: bool = True
     ) -> list[int]:
-        """Of these, in order, the ones that may be delivered again now (`DeliveryGuard.admit`); all of them without a
-        guard. `place`: to this process."""
+        """The entries that may be redelivered now (`DeliveryGuard.admit`), in order; all of them without a guard.
+        `place`: the process to receive them."""
         if owned.guard is None or not (lowest or place):
             return lowest
         return owned.guard.admit(lowest, self._most_deliveries(), place, in_order=in_order)
 
     def lasts(self, owned: OwnedPartition, offsets: Iterable[int]) -> BitMap64:
-        """Of these the suspects that are delivered alone."""
+        """The suspects among these entries that are delivered alone."""
         return BitMap64() if owned.guard is None else owned.guard.lasts(offsets, self._most_deliveries())
 
     def _most_deliveries(self) -> int | None:
@@ -218,11 +218,11 @@ class DeliveryCounting:
         return sorted({endpoint.node for endpoint in self._endpoints if not endpoint.closed})
 
     def place(self, owned: OwnedPartition, node: str, *, new: bool) -> ProcessLoad:
-        """One of these, as far as suspects are concerned. Its guard is there.
+        """The load of one of these processes, for the partition's guard.
 
-        Suspects go alone to this process, as it sees their acknowledgements at once; to others, which report them some
-        time later, where this one has no consumer that takes any. On Key_Shared the key decides. What was refused is
-        not out: its application is done with it, though it waits for its time.
+        Suspects are isolated on this process, which sees acknowledgements at once. Other processes report later, and
+        isolate only where no consumer of this process has permits. On Key_Shared the key decides. Negatively
+        acknowledged entries do not count as out: the application is done with them.
         """
         guard, endpoints = owned.guard, [endpoint for endpoint in self._endpoints if endpoint.node == node]
         out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
@@ -231,8 +231,8 @@ class DeliveryCounting:
         return ProcessLoad(node, out, isolates, new, self._clock.monotonic())
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
-        """The consumer is gone. What it put off still waits for its time where deliveries are
-        counted durably, and where it is another process's, which is not known any more once it holds nothing."""
+        """Redeliver a detached consumer's entries. Its negatively acknowledged ones still wait for their delay if
+        deliveries are counted durably, or if the consumer is another process's."""
         put_off = None
         if owned.guard is None and not endpoint.is_remote:
             self._nacks.forget_consumer(endpoint, owned.number)
@@ -241,7 +241,8 @@ class DeliveryCounting:
         owned.give_back(endpoint.feed(owned.slot), put_off, how)
 
     def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
-        """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
+        """Settle counts before the last save of these partitions. Not `orderly`: the program ends with consumers
+        open."""
         for number in partitions:
             owned = self._owned.get(number)
             if owned is None:
@@ -269,7 +270,8 @@ class DeliveryCounting:
                 owned.guard.retire(waiting, again, owned.cursor, received=held)
 
     def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
-        """What a former owner's application saw of messages of which nobody has told since."""
+        """Take the counts of messages that a former owner's application received, unless a report contained newer
+        ones."""
         owned.cursor.deliveries = None  # once: later they are what `owned` knows
         taken = BitMap64()
         for (_, count), offsets in saved.counts.items():
@@ -280,7 +282,7 @@ class DeliveryCounting:
         return taken - BitMap64(owned.holders)
 
     def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
-        """What was reserved beyond the log's end was not handed out."""
+        """The limit of reserved deliveries, up to the log's end."""
         if limit <= owned.next_unacked:
             return limit
         try:

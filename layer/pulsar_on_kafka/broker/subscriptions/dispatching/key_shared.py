@@ -1,6 +1,6 @@
-"""Key_Shared: every key to one consumer, in order. The dispatcher's part for such subscriptions.
+"""Dispatches a Key_Shared subscription: each key goes to one consumer, in order.
 
-All of it runs in the member's thread; the decisions are in `hash_ranges` and `key_order`.
+All of it runs in the member's thread; `hash_ranges` and `key_order` decide.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerConsumer`."""
 LOOK_AHEAD: Final = 20_000
-"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
-delayed messages that are due and wait for a consumer to be done with keys that are another's now."""
+"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`, for each partition as there. Here it counts only
+due delayed messages that wait until a former owner of their keys is done."""
 MAX_PARKED: Final = 100_000_000
 
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
@@ -39,21 +39,21 @@ _LONGEST_CACHED_KEY: Final = 100
 """Bytes; a longer one is hashed each time."""
 _AT_ONCE: Final = 1000
 _LOOKS: Final = 5
-"""Readings, of which nothing may be the consumer's, before others have their turn."""
+"""Readings for one consumer, which may return none of its messages, before the next consumer's turn."""
 
 
 class KeyShared:
     """Serves the Key_Shared consumers of one member.
 
-    While some consumer takes nothing, reading goes on for the others: what waits is read again when it is its turn. It
-    pauses when 100 million messages of a partition wait in that way. Of what is kept, payloads above 16 MiB are dropped
-    and read again, too.
+    While a consumer has no room, the others continue. Its waiting messages are parked, and read again later. Reading
+    pauses when 100 million messages of a partition are parked. Payloads of waiting messages above 16 MiB are dropped,
+    and read again.
 
-    Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
-    what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
+    If deliveries are counted durably, a redelivery and all later messages of its slot wait for the save that counts it.
+    After a crash one message of the partition is out at a time, the first of its slot.
 
-    Memory: that, for each partition, what `KeyOrder` says of parked messages (some megabytes for however many), and the
-    slots of 100,000 keys of up to 100 bytes.
+    Memory: those 16 MiB and the parked messages of `KeyOrder` (some megabytes) for each partition, and the slots of
+    100,000 keys of up to 100 bytes.
     """
 
     def __init__(
@@ -74,17 +74,17 @@ class KeyShared:
         self._ranges: HashRanges[Endpoint] = HashRanges()
         self._slots: dict[bytes, int] = {}
         self._since: dict[tuple[int, Endpoint], float] = {}
-        """Since when, on the monotonic clock, something of a partition waits for a consumer."""
+        """The time since when messages of a partition wait for a consumer, on the monotonic clock."""
         self._turn = 0
         self._only_again = False
         self._held_back: set[int] = set()
-        """Partitions of which something waits for a save, or for the answer to a message that is out alone."""
+        """Partitions with messages that wait for a save, or for the acknowledgement of an isolated message."""
 
     def attach(self, endpoint: Endpoint) -> None:
-        """Give a consumer its keys; those that others have in flight follow when these are done with.
+        """Give a consumer its keys. Keys with messages in flight follow when these are acknowledged.
 
         Raises:
-            SubscriptionBusy: the consumers there want something else (mode, order).
+            SubscriptionBusy: the other consumers have another mode or order.
             HashRangeConflict: its ranges overlap with another consumer's.
         """
         self._ranges.add(endpoint, endpoint.name, endpoint.key_shared or KeySharedRule())
@@ -92,15 +92,16 @@ class KeyShared:
         self._assign()
 
     def detach(self, endpoint: Endpoint) -> None:
-        """Give its keys to the others. What it held was given back to the partitions before."""
+        """Give the consumer's keys to the others. Its entries were returned to the partitions before."""
         self._since = {key: since for key, since in self._since.items() if key[1] is not endpoint}
-        self._ranges.remove(endpoint)  # first: what comes again waits for those who stay
+        self._ranges.remove(endpoint)  # first: redeliveries go to the remaining consumers
         self._assign()
         for owned in self._owned.values():
             self._take_back(owned, self._order(owned))
 
     def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Sequence[int]) -> None:
-        """The partition was taken over while this consumer had these: their keys stay with it until it is done."""
+        """The consumer holds these entries of a partition that was taken over: their keys stay with it until it is
+        done."""
         keys = self._order(owned)
         for start in range(0, len(offsets), _AT_ONCE):
             for offset, record in self._read_again.read(owned, offsets[start : start + _AT_ONCE]).records.items():
@@ -123,7 +124,7 @@ class KeyShared:
         return owned.keys
 
     def is_stuck(self) -> bool:
-        """There are messages, and no reason to read more before some of them went out."""
+        """Messages wait, and reading more has no use before some of them are delivered."""
         some = False
         for owned in self._owned.values():
             if self._is_hungry(self._order(owned)):
@@ -133,7 +134,7 @@ class KeyShared:
         return some
 
     def takes_any(self) -> bool:
-        """Some inbox is half empty or better and has messages waiting here for it."""
+        """Some inbox is at most half full, and messages for it wait here."""
         return not self._only_again and any(
             endpoint.has_room_again()
             and endpoint.shared_permits() > 0
@@ -152,21 +153,21 @@ class KeyShared:
         )
 
     def _takes_due(self, keys: KeyOrder[Endpoint]) -> bool:
-        """So few delayed messages are due and wait that more may be looked at."""
+        """Few enough due delayed messages wait to look at more."""
         return keys.stuck() < self._look_ahead() and keys.coming_again() < MAX_DELAYED
 
     def _look_ahead(self) -> int:
         return min(LOOK_AHEAD, LOOK_AHEAD_PER_CONSUMER * len(self._endpoints))
 
     def dispatch(self, *, only_again: bool) -> bool:
-        """Hand out what consumers take; True when anything was. `only_again`: nothing that was never out."""
+        """Move messages to inboxes by their permits; True when any moved. `only_again`: only redeliveries."""
         self._only_again = only_again
         self._held_back.clear()
         partitions = list(self._owned.values())
         for owned in self._owned.values():
             if owned.guard is not None:
                 owned.guard.begin(self._counting.nodes())
-        self._turn += 1  # the first partition is not always the same one: it could fill every inbox alone
+        self._turn += 1  # rotate: the first partition can fill every inbox alone
         first = self._turn % len(partitions) if partitions else 0
         handed = False
         for owned in (*partitions[first:], *partitions[:first]):
@@ -200,7 +201,7 @@ class KeyShared:
                 self._since.pop((owned.number, endpoint), None)
 
     def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
-        """Who is waited for, and since when."""
+        """The consumers that messages wait for, and since when."""
         if owned.keys is None:
             return ()
         now_s = self._clock.monotonic()
@@ -228,7 +229,7 @@ class KeyShared:
         return handed
 
     def _admit_more(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> bool:
-        """False where a save must come first, or all was acknowledged by id."""
+        """False if a save must come first, or all messages were acknowledged by id."""
         offsets, records = owned.take(_ADMIT_BATCH, after_replay=keys.keep_order)
         if not offsets:
             return False
@@ -253,14 +254,14 @@ class KeyShared:
         return True
 
     def _read_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
-        """Have some of what was parked for a consumer at hand again; False when nothing of it can go out now."""
+        """Read some of a consumer's parked messages again; False if none can be delivered now."""
         for _ in range(0 if self._only_again else _LOOKS):
             look = keys.look(endpoint, _AT_ONCE, owned.next_unacked, owned.is_acknowledged)
             if look is None:
                 return False
             found = self._read_again.read(owned, look.offsets) if look.offsets else RecordsFound({}, [])
             handled = {*found.records, *found.gone}
-            late = next((o for o in look.offsets if o not in handled), None)  # what is behind it waits, too
+            late = next((o for o in look.offsets if o not in handled), None)  # later ones wait, too
             slots = {o: self._slot(o, r) for o, r in found.records.items() if late is None or o < late}
             slots = {o: slot for o, slot in slots.items() if keys.is_parked(endpoint, o, slot)}
             held = owned.held.among(BitMap64(slots))
@@ -305,7 +306,7 @@ class KeyShared:
     def _admitted(
         self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
     ) -> list[Waiting]:
-        """What may be delivered as far as counting goes; the others go back, and what comes after them in a slot."""
+        """The entries whose deliveries may be counted now; the others go back, with all later ones of their slots."""
         offsets, place = [entry[0] for entry in entries], None
         if owned.guard is not None and owned.guard.isolates:
             place = self._counting.place(owned, endpoint.node, new=False)
@@ -328,7 +329,7 @@ class KeyShared:
     def _with_records(
         self, owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting], absent: list[int]
     ) -> list[Waiting]:
-        """Read what has no record. What could not be read goes back, and with it what comes after it in its slot."""
+        """Read missing records. Unreadable entries go back, with all later ones of their slots."""
         found = self._read_again.read(owned, absent)
         readable = frozenset(owned.readable(found.records))
         gone = frozenset(found.gone).union(offset for offset in found.records if offset not in readable)
@@ -350,7 +351,7 @@ class KeyShared:
         return complete
 
     def _take_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
-        """What is to be delivered again waits in its slot, before everything of it that was never out."""
+        """Put redeliveries into their slots, before all new messages."""
         if owned.quiet:
             return
         owned.held.take_from(owned.replay)
@@ -360,7 +361,7 @@ class KeyShared:
             found = self._read_again.read(owned, unknown[:_AT_ONCE])
             handled = {*found.records, *found.gone}
             left = [offset for offset in unknown if offset not in handled]
-            owned.replayed(set(offsets).difference(left))  # first: a chunk may complete a message that comes again
+            owned.replayed(set(offsets).difference(left))  # first: a chunk may complete a message to redeliver
             owned.set_aside_again(found.records)
             for offset in owned.readable(found.records):
                 record = found.records[offset]
@@ -371,7 +372,7 @@ class KeyShared:
             owned.replayed(offsets)
 
     def _slot(self, offset: int, record: Any) -> int:
-        """The slot of a message: by ordering key, else by key; without one it is a key of its own."""
+        """The hash slot of a message: by ordering key, else by key, else by offset."""
         key = sticky_key(record)
         if key is None:
             return (offset * 40_503 & 0xFFFF_FFFF) % SLOTS
@@ -397,8 +398,8 @@ def sticky_key(record: Any) -> bytes | None:
 
 
 def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
-    """Gives what is to be delivered again and lies below what was read here. What went out under a former owner may lie
-    beyond that. It waits, because something unread before it may be of its key, and holds its key no longer."""
+    """The redeliveries below the read position. Deliveries by a former owner may lie beyond. Those wait, because an
+    unread message before them may have the same key, and they release their keys."""
     if not keys.keep_order:
         return list(owned.replay)
     below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
@@ -407,8 +408,8 @@ def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
 
 
 def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
-    """The offsets of these entries, without those of `lasts` that are not the first of their slot, and without what
-    lies behind one of `lasts` in its slot."""
+    """The offsets of these entries, without `lasts` that are not the first of their slot, and without entries after one
+    of `lasts` in their slot."""
     met: set[int] = set()
     closed: set[int] = set()
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Messages that wait for their time before they are delivered again. Pure."""
+"""Entries that wait for their redelivery delay. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _Choice = Callable[[int, "Endpoint | None"], bool]
 
 
 class NegativeAcks:
-    """Times on the monotonic clock, rounded up to a hundredth of the delay (1 ms at least).
+    """Negative acknowledgements by due time on the monotonic clock, rounded up to a hundredth of the delay (1 ms at
+    least).
 
-    A second negative ack of a waiting message changes nothing, unless another consumer says it, which holds the message
+    A second negative acknowledgement of a waiting entry counts only if it is another consumer's, which holds the entry
     by now. Source: NegativeAcksTracker of the official client, which rounds to a third of the delay.
 
-    Memory: offsets are kept in compressed bitmaps, one for each partition, consumer and rounded time: some bytes a
-    message, and some hundred bitmaps for each delay in use.
+    Memory: compressed bitmaps, one for each partition, consumer and rounded time: some bytes a message, and some
+    hundred bitmaps for each delay in use.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class NegativeAcks:
         self._waiting: dict[int, BitMap64] = {}
 
     def add(self, now_s: float, delay_s: float, partition: int, offset: int, endpoint: Endpoint | None) -> None:
-        """Let `offset`, held by `endpoint` (None: by nobody), come again `delay_s` after `now_s`."""
+        """Redeliver `offset`, held by `endpoint` (None: by no consumer), `delay_s` after `now_s`."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = BitMap64()
@@ -52,7 +53,7 @@ class NegativeAcks:
             offsets.add(offset)
 
     def _take_from_others(self, partition: int, offset: int, endpoint: Endpoint | None) -> bool:
-        """Whoever refused this before does not hold it any more; False when it is the same one."""
+        """Remove the entry's earlier negative acknowledgement; False if it is the same consumer's."""
         for holders in self._due.values():
             for key, offsets in holders.items():
                 if key[0] == partition and offset in offsets:
@@ -65,20 +66,20 @@ class NegativeAcks:
         return True
 
     def next_due(self) -> float | None:
-        """The first time at which something is due; what was forgotten meanwhile is no more."""
+        """The time at which the next entry is due."""
         while self._times and not self._due[self._times[0]]:
             del self._due[heapq.heappop(self._times)]
         return self._times[0] / 1000 if self._times else None
 
     def due(self, now_s: float) -> Iterator[tuple[int, Endpoint | None, BitMap64]]:
-        """(partition, consumer, offsets) of what is due by now, earliest first; each is taken out."""
+        """Take (partition, consumer, offsets) of due entries, earliest first."""
         while self._times and self._times[0] <= now_s * 1000:
             for (partition, endpoint), offsets in self._due.pop(heapq.heappop(self._times)).items():
                 self._waiting[partition] -= offsets
                 yield partition, endpoint, offsets
 
     def waiting(self, partition: int) -> dict[float, BitMap64]:
-        """What waits in a partition, by due time."""
+        """The waiting entries of a partition, by due time."""
         found: dict[float, BitMap64] = {}
         for time_ms, holders in self._due.items():
             for (number, _), offsets in holders.items():
@@ -93,11 +94,11 @@ class NegativeAcks:
         return any((partition, None) in holders for holders in self._due.values())
 
     def forget_consumer(self, endpoint: Endpoint, partition: int) -> None:
-        """It is gone, and what it held of a partition comes again without any delay."""
+        """Forget a consumer's negative acknowledgements: its entries are redelivered without a delay."""
         self._forget(lambda number, holder: holder is endpoint and number == partition)
 
     def disown(self, endpoint: Endpoint, partition: int) -> BitMap64:
-        """It is gone; what it put off of a partition is held by nobody now, and still waits. Gives those offsets."""
+        """Remove a consumer that is gone. Its waiting entries have no holder now, and still wait; returns them."""
         found = BitMap64()
         for holders in self._due.values():
             offsets = holders.pop((partition, endpoint), None)

@@ -11,7 +11,7 @@ from typing import Protocol
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchRefusals, HeldHere
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchNacks, HeldHere
 from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
@@ -40,7 +40,7 @@ class Redelivery:
 
     `leased`: None where messages go to this process's consumers only.
 
-    Memory: NegativeAcks, BatchRefusals, and the endpoints' AckTimeouts.
+    Memory: NegativeAcks, BatchNacks, and the endpoints' AckTimeouts.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Redelivery:
         self._reads = reads
         self._leased = leased
         self._prefetch = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
-        self._batches = BatchRefusals(handle.kafka_topic, fetcher, clock, self._held, self._redeliver_late)
+        self._batches = BatchNacks(handle.kafka_topic, fetcher, clock, self._held, self._redeliver_late)
 
     # Negative acknowledgements ------------------------------------------------------------------------------------
 

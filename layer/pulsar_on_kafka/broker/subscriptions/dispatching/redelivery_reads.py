@@ -28,15 +28,16 @@ _MAX_AHEAD_BYTES: Final = 1024 * 1024
 
 
 class RecordsFound(NamedTuple):
-    """`gone` is not in Kafka any more, or of an aborted transaction, and counts as acknowledged; what is in neither
-    could not be read just now, or its transaction is open."""
+    """`gone`: entries that Kafka deleted, or of aborted transactions, which count as acknowledged. Entries in neither
+    cannot be read yet, or their transaction is open."""
 
     records: dict[int, Any]
     gone: list[int]
 
 
 class RedeliveryReads:
-    """Memory: for each partition with suspects 1 MiB of records that were read on the way and are wanted soon."""
+    """Reads entries at given offsets. Memory: for each partition with suspects, 1 MiB of records that are needed
+    soon."""
 
     def __init__(
         self, kafka_topic: str, fetcher: Fetcher, looking: TransactionWaits, incarnation: IncarnationCheck
@@ -48,21 +49,20 @@ class RedeliveryReads:
         self._ahead: dict[int, dict[int, Any]] = {}
         """By partition and offset."""
         self._usual_bytes = _MAX_AHEAD_BYTES
-        """A record's average size in the last reading. Before the first one it is not known, and counts as large."""
+        """The average record size in the last reading; a large one is assumed before the first."""
         self.failed = False
-        """The last reading gave nothing of what was wanted."""
+        """The last reading returned none of the requested records."""
 
     def forget(self, owned: OwnedPartition) -> None:
-        """What was read ahead of this partition is wanted no more."""
+        """Drop the partition's prefetched records."""
         self._ahead.pop(owned.number, None)
 
     def read(self, owned: OwnedPartition, offsets: Sequence[int], soon: Sequence[int] = ()) -> RecordsFound:
-        """The records at these offsets, in any order given, as many as 32 MiB hold and chunked messages whole; a later
-        call reads the others. Takes 2 s at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and
-        made anew.
+        """Read the records at these offsets, up to 32 MiB, with chunked messages whole; a later call reads the others.
+        Takes 2 s at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and created again.
 
-        `soon`: ascending offsets that are wanted next, a few at a time. Those that lie near are read in the same go,
-        because each reading begins with a jump: as far as 1 MiB reaches, by the size of the records before.
+        `soon`: ascending offsets that are needed next. Near ones are read together with `offsets`, up to 1 MiB by the
+        average record size, because each reading begins with a seek.
         """
         chunks = owned.chunks
         if chunks.known:
@@ -86,7 +86,7 @@ class RedeliveryReads:
         return RecordsFound(records, gone)
 
     def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
-        """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
+        """Add the `wanted` records to `records`; returns the offset up to which missing ones are gone."""
         at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted) - BitMap64(records)
         ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
         kept_bytes = sum(len(record.value() or b"") for record in ahead.values())
@@ -119,7 +119,7 @@ class RedeliveryReads:
         return wanted[-1]
 
     def _near(self, wanted: Sequence[int], later: BitMap64) -> BitMap64:
-        """Those that are read through anyway, and those behind them that cost 1 MiB."""
+        """The later offsets between the wanted ones, and those after them within 1 MiB."""
         near = BitMap64()
         for run in near_ones(wanted):
             near.add_range(run[0], run[-1] + 1)
@@ -128,9 +128,9 @@ class RedeliveryReads:
         return BitMap64(islice(later & near, _MAX_AHEAD))
 
     def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
-        """Take out of `records` what may not be delivered; gives what of it never will be.
+        """Remove records that may not be delivered from `records`; returns those that never will be.
 
-        What comes again after a crash was perhaps never looked at: nobody knows what the former owner handed out.
+        After a crash, entries to redeliver may be unchecked: the former owner's deliveries are unknown.
         """
         looked = look_over_any(records)
         if not looked.met:
@@ -161,8 +161,8 @@ _DELAYED_READ_INTERVAL_S: Final = 1.0
 
 
 class DelayedPrefetch:
-    """Reads delayed messages ahead of their time, between everything else that the member does. One partition is read
-    at a time. What could not be read ahead is read when it is due."""
+    """Reads delayed messages before they are due, a few milliseconds in each turn. One partition is read at a time.
+    Messages that could not be read ahead are read when they are due."""
 
     def __init__(self, kafka_topic: str, fetcher: Fetcher, clock: Clock) -> None:
         self._kafka_topic = kafka_topic
@@ -177,7 +177,7 @@ class DelayedPrefetch:
         return self._owned is not None
 
     def step(self, owned: OwnedPartition) -> None:
-        """Read for 20 ms or so, if there is something to read ahead."""
+        """Read for about 20 ms, if any message is to be read ahead."""
         if self._owned is None:
             self._begin(owned)
         if self._owned is owned:

@@ -10,25 +10,25 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash
 
 ROUND_ROBIN_BATCH: Final = 20
-"""Messages a consumer gets before it is the next one's turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
+"""Messages that a consumer receives in one turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
 
 MAX_AT_ONCE: Final = 500
-"""The same at most for a consumer in another process, when that many wait."""
+"""The limit of one turn for a consumer in another process."""
 
 MAX_UNACKED_PER_SUBSCRIPTION: Final = 200_000
 """Pulsar's `maxUnackedMessagesPerSubscription`; here for the partitions that this process owns."""
 
 _POINTS: Final = 100
-"""Of each consumer. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
+"""Points of each consumer on the ring. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
 _RING: Final = 1 << 31
 _murmur3: Final = HASHES[KeyHash.MURMUR3_32]
 
 
 def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpoint | None:
-    """The one consumer of an Exclusive or Failover subscription that gets the partition.
+    """The active consumer of a partition on an Exclusive or Failover subscription.
 
-    Among the consumers of the highest priority level (the lowest number), sorted by name, partition i takes number
-    i modulo their count, and a topic without partitions the one that a ring of hashes gives it (`next_on_ring`).
+    The consumers of the highest priority level (the lowest number) are sorted by name. Partition i takes consumer i
+    modulo their count. A topic without partitions takes the consumer on a ring of hashes (`next_on_ring`).
     Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer.
     """
     candidates = [endpoint for endpoint in endpoints if not endpoint.closed]
@@ -42,8 +42,8 @@ def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpo
 
 
 def next_on_ring(topic_name: str, names: Sequence[str]) -> int:
-    """Which of a topic's consumers, at least one, has the next point after the topic's own on a ring of hashes; of
-    several the last one. Topics are shared out in this way, and who joins or leaves changes the consumer of few.
+    """The index of the consumer whose point follows the topic's on a ring of hashes; of several, the last. A consumer
+    that joins or leaves changes the active consumer of few topics.
 
     Source: AbstractDispatcherSingleActiveConsumer.makeHashRing.
     """
@@ -56,7 +56,7 @@ def next_on_ring(topic_name: str, names: Sequence[str]) -> int:
 
 @lru_cache(maxsize=1000)
 def _points(name: str) -> tuple[int, ...]:
-    """Where a consumer is on the ring: of the last 1,000 names, 4 KiB each."""
+    """A consumer's points on the ring, cached for the last 1,000 names, 4 KiB each."""
     return tuple(_murmur3(f"{name}{number}".encode()) for number in range(_POINTS))
 
 
@@ -70,9 +70,9 @@ class RoundRobin:
         self._last: Endpoint | None = None
 
     def next(self, endpoints: Sequence[Endpoint], waiting: int = 0) -> tuple[Endpoint, int] | None:
-        """Whose turn it is and how many messages it may get; None when nobody takes any.
+        """The next consumer, and how many messages it may receive; None if no consumer has permits.
 
-        One in another process gets its share of what is `waiting` in one turn, so that it has long runs to read.
+        A consumer in another process receives its share of the `waiting` messages in one turn, to read long runs.
         """
         ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
         if not ready:

@@ -1,4 +1,4 @@
-"""A subscription's handle is what its member must know of it."""
+"""A subscription's handle gives its member everything about the subscription."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pulsar_on_kafka_mapping.records.epoch_fences import Fence
 
 
 class SubscriptionHandle(Protocol):
-    """The handle is asked by one member, in its thread, about its subscription; its `str` names that."""
+    """One member uses the handle, in its own thread. Its `str` is the subscription's name in logs."""
 
     topic: str
     subscription: str
@@ -29,11 +29,11 @@ class SubscriptionHandle(Protocol):
     partition: int | None
     """The only partition that is served; None for all."""
     transient: bool
-    """Of a non-persistent topic: nothing is kept for later (see `NonPersistentDispatch`)."""
+    """The topic is non-persistent: undelivered messages are dropped (see `NonPersistentDispatch`)."""
     incarnation: IncarnationCheck
-    """Whether the topic is still the one that was opened."""
+    """Checks that the topic was not created again since it was opened."""
     buffer: BufferAccess
-    """What is on record of transactions in the topic."""
+    """The records of transactions in the topic."""
     meter: SubscriptionMeter
     local_peers: LocalPeers | None
     """The other members of the group."""
@@ -41,35 +41,34 @@ class SubscriptionHandle(Protocol):
     def slot(self, partition: int) -> PartitionAcks: ...
 
     def slots(self) -> Sequence[PartitionAcks]:
-        """Every slot made so far, of owned partitions and others."""
+        """The acknowledgement queues of all partitions so far, owned ones and others."""
 
     def identity(self, partition: int) -> CursorIdentity: ...
 
     def start_offset(self, partition: int) -> int: ...
 
     def floor(self, partition: int) -> int:
-        """The offset below which nothing is delivered, whatever was saved: nobody was connected when it was
-        published."""
+        """The offset below which nothing is delivered: no consumer was connected when these messages were published."""
 
     def committed(self, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, CommittedOffset]:
-        """What the subscription's group has of these partitions, once no change without a member is under way."""
+        """The group's committed offsets of these partitions, after changes without a member are complete."""
 
     def elsewhere(self, partition: int, deadline: Deadline) -> CommittedOffset | None:
-        """What the group has of a partition that served it in the other way: as a whole, or by itself."""
+        """The committed offset in the other group that served the partition: that of the whole topic, or its own."""
 
     def checkpoint(self, partition: int, deadline: Deadline) -> CommittedOffset | None: ...
 
     def verify(self, deadline: Deadline) -> None:
-        """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
+        """Raises SubscriptionBusy if this process may not serve the subscription."""
 
     def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
-        """Where the epochs of exclusive producers and replicators begin in a partition."""
+        """The offsets at which epochs of exclusive producers and replicators begin in a partition."""
 
     def compacted(self, partition: int) -> CompactedRange | None:
-        """For compacted reading: what is delivered. What is left out counts as acknowledged."""
+        """The entries to deliver with compacted reading. All others count as acknowledged."""
 
     def acknowledged_elsewhere(self, partition: int) -> RemoteAckSource | None:
-        """For a partition of a replicated subscription: what is left out."""
+        """The entries of a replicated subscription's partition that other clusters have acknowledged."""
 
     def ended(self) -> None:
-        """The member has left its group, or tried to, and serves nothing any more."""
+        """Called when the member has left its group, or tried to, and serves nothing."""

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.dispatching import batch_nacks
-from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchRefusals, HeldHere
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchNacks, HeldHere
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
@@ -57,7 +57,7 @@ class Process:
         self.fails = False
         held = HeldHere(self.slot, self.in_flight, lambda offset: self.acked, self.counts)
         fetcher: Any = self
-        self.refusals = BatchRefusals("orders", fetcher, self.clock, lambda partition: held, self.give_back)
+        self.refusals = BatchNacks("orders", fetcher, self.clock, lambda partition: held, self.give_back)
 
     def give_back(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
         self.whole.append((partition, list(offsets)))
