@@ -1,4 +1,4 @@
-"""Histories of processes that share one partition by leases (see `leases`): 230 of them, 6,000 with `make soak`. Some
+"""Histories of processes that share one partition by leases (see `leases`), 6,000 of them with `make soak`. Some
 of their consumers hang for a while, and on Key_Shared nearly all that waits for them is parked.
 
 What must hold: a message is held by one live consumer at a time, until it was expelled; every

@@ -111,28 +111,6 @@ def in_java(program: Program) -> Program:
     return program
 
 
-def test_java_receives_the_topics_of_a_pattern(
-    in_java: Program, gateway: Gateway, client: pulsar.Client, unique: Unique
-) -> None:
-    topics = unique()
-    for number in range(3):
-        client.create_producer(f"{topics}-{number}").send(b"%d" % number)
-    assert in_java.run(gateway.address(), "pattern", f"persistent://public/default/{topics}", 3) == ["0", "1", "2"]
-
-
-def test_java_sends_dead_letters(in_java: Program, gateway: Gateway, client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    client.create_producer(topic).send(b"bad")
-    said = in_java.run(gateway.address(), "dead", topic)
-    assert said == ["refused bad 0", "refused bad 1", "refused bad 2", "dead bad"]
-
-
-def test_java_sends_retry_letters(in_java: Program, gateway: Gateway, client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    client.create_producer(topic).send(b"later")
-    assert in_java.run(gateway.address(), "later", topic) == ["later 1"]
-
-
 def test_java_and_python_share_a_subscription(
     in_java: Program, gateway: Gateway, client: pulsar.Client, unique: Unique
 ) -> None:

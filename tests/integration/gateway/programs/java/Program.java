@@ -1,11 +1,7 @@
 import java.nio.charset.StandardCharsets;
-import java.util.Set;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Pattern;
 import org.apache.pulsar.client.api.Consumer;
-import org.apache.pulsar.client.api.DeadLetterPolicy;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
@@ -45,9 +41,6 @@ public class Program {
                 case "read" -> read(client, topic, Integer.parseInt(arguments[3]));
                 case "view" -> view(client, topic);
                 case "schema" -> schema(client, topic, Integer.parseInt(arguments[3]));
-                case "pattern" -> pattern(client, topic, Integer.parseInt(arguments[3]));
-                case "dead" -> dead(client, topic);
-                case "later" -> later(client, topic);
                 case "transaction" -> transaction(client, topic, arguments[3]);
                 default -> throw new IllegalArgumentException(command);
             }
@@ -124,63 +117,6 @@ public class Program {
                 var generic = any.receive(PATIENCE_S, TimeUnit.SECONDS).getValue();
                 say(one.getValue().number + " " + one.getValue().item + " " + generic.getField("number"));
             }
-        }
-    }
-
-    /** Receives so many messages of all topics whose names begin so. */
-    private static void pattern(PulsarClient client, String topics, int messages) throws Exception {
-        try (Consumer<byte[]> consumer = client.newConsumer()
-                .topicsPattern(Pattern.compile(topics + ".*"))
-                .subscriptionName("java")
-                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
-                .patternAutoDiscoveryPeriod(1, TimeUnit.SECONDS)
-                .subscribe()) {
-            Set<String> seen = new TreeSet<>();
-            for (int number = 0; number < messages; number++) {
-                Message<byte[]> message = next(consumer);
-                consumer.acknowledge(message);
-                seen.add(text(message));
-            }
-            seen.forEach(Program::say);
-        }
-    }
-
-    /** Refuses a message until it is a dead letter, and receives that. */
-    private static void dead(PulsarClient client, String topic) throws Exception {
-        try (Consumer<byte[]> letters = client.newConsumer().topic(topic + "-dead").subscriptionName("java").subscribe();
-                Consumer<byte[]> consumer = client.newConsumer()
-                        .topic(topic)
-                        .subscriptionName("java")
-                        .subscriptionType(SubscriptionType.Shared)
-                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
-                        .negativeAckRedeliveryDelay(50, TimeUnit.MILLISECONDS)
-                        .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(2).deadLetterTopic(topic + "-dead").build())
-                        .subscribe()) {
-            for (int times = 0; times < 3; times++) {
-                Message<byte[]> message = next(consumer);
-                say("refused " + text(message) + " " + message.getRedeliveryCount());
-                consumer.negativeAcknowledge(message);
-            }
-            consumer.receiveAsync();  // the client sends the letter when the message comes once more
-            say("dead " + text(next(letters)));
-        }
-    }
-
-    /** Has a message come again later, by a retry letter. */
-    private static void later(PulsarClient client, String topic) throws Exception {
-        try (Consumer<byte[]> consumer = client.newConsumer()
-                .topic(topic)
-                .subscriptionName("java")
-                .subscriptionType(SubscriptionType.Shared)
-                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
-                .enableRetry(true)
-                .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(5).retryLetterTopic(topic + "-retry").build())
-                .subscribe()) {
-            Message<byte[]> message = next(consumer);
-            consumer.reconsumeLater(message, 200, TimeUnit.MILLISECONDS);
-            Message<byte[]> again = next(consumer);
-            consumer.acknowledge(again);
-            say(text(again) + " " + again.getProperty("RECONSUMETIMES"));
         }
     }
 
