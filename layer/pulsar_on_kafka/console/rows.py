@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,51 +11,6 @@ from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 
 PAGE: Final = 100
 """Rows of one page, whatever the number of subscriptions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One subscription, summed up over its partitions once for all that look at it."""
-
-    topic: str
-    subscription: str
-    type: str
-    durable: bool
-    replicated: bool
-    backlog: int
-    acknowledged: int
-    holes: int
-    acknowledged_per_s: float | None
-    published_per_s: float | None
-    oldest_ms: int | None
-    stuck_since_ms: int | None
-    idle_since_ms: int | None
-    unconsumed: bool
-    processes: tuple[str, ...]
-    suspects: int
-    open_transactions: int
-    dead_letters: int
-    unreadable: int
-    partitions: int
-    copies_to: str | None
-    text: str
-    """The text that a filter searches."""
-
-    @staticmethod
-    def of(found: SubscriptionOverview) -> Row:
-        return Row(
-            found.topic, found.subscription, found.type, found.durable, found.replicated, found.backlog,
-            found.acknowledged, found.holes, found.acknowledged_per_s, found.published_per_s, found.oldest_ms,
-            found.stuck_since_ms, found.idle_since_ms, found.unconsumed, found.processes, found.suspects,
-            found.open_transactions, found.dead_letters,
-            found.unreadable, len(found.partitions), found.copies_to,
-            f"{found.topic}\n{found.subscription}\n{found.type}\n{' '.join(found.processes)}".lower(),
-        )  # fmt: skip
-
-
-def rows_of(subscriptions: Iterable[SubscriptionOverview]) -> list[Row]:
-    """All of them, by topic and name."""
-    return ordered(map(Row.of, subscriptions), Order.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +48,7 @@ class RequestedRows:
 class Shown:
     """One page of the requested rows."""
 
-    rows: Sequence[Row]
+    rows: Sequence[SubscriptionOverview]
     found: int
     page: int
     pages: int
@@ -105,7 +60,7 @@ class Shown:
         return (self.page - 1) * PAGE + 1
 
 
-def shown(listed: Sequence[Row], wanted: RequestedRows) -> Shown:
+def shown(listed: Sequence[SubscriptionOverview], wanted: RequestedRows) -> Shown:
     """The rows whose topic, name, type or processes have all of the words."""
     words = wanted.words.lower().split()
     named = [row for row in listed if all(word in row.text for word in words)] if words else listed

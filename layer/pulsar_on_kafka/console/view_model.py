@@ -18,7 +18,7 @@ from pulsar_on_kafka.admin import (
     TransactionInPendingAck,
 )
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
-from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETEN
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.response_cache import Answers, CachedResponse, QuestionTurn, Unanswered
-from pulsar_on_kafka.console.rows import Row, rows_of
+from pulsar_on_kafka.console.rows import RequestedRows, shown
 from pulsar_on_kafka.service.role_owners import RoleOwner, role_owners
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
@@ -55,8 +55,11 @@ class GatheredOverview:
     """The last overview, and the reason why none is newer; '' after a successful pass."""
 
     overview: Overview | None
-    rows: Sequence[Row]
     failure: str
+
+    @property
+    def rows(self) -> Sequence[SubscriptionOverview]:
+        return () if self.overview is None else self.overview.subscriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Site:
         self.every_s = every_s
         self.commands = commands
         self._tell_time_by(clock or SystemClock())
-        self._seen = GatheredOverview(None, (), "not connected yet")
+        self._seen = GatheredOverview(None, "not connected yet")
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
@@ -107,19 +110,20 @@ class Site:
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
-        self._seen = GatheredOverview(None, (), failure)
+        self._seen = GatheredOverview(None, failure)
 
     def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
         """Look at what is gathered from now on, until `close`."""
         self._admin = admin
         self._tell_time_by(admin.node.clock)
-        self._seen = GatheredOverview(None, (), "")
+        self._seen = GatheredOverview(None, "")
         self._gatherer = gatherer
         self._worker.start()
 
     def show(self, overview: Overview, failure: str = "") -> None:
         """Show this one, which was gathered elsewhere."""
-        self._seen = GatheredOverview(overview, rows_of(overview.subscriptions), failure)
+        shown(overview.subscriptions, RequestedRows())  # computes the figures, which no request waits for then
+        self._seen = GatheredOverview(overview, failure)
 
     def close(self, deadline: Deadline) -> None:
         """Ends requests to the cluster; a second call does nothing."""
@@ -146,7 +150,7 @@ class Site:
             self._turn.back()
         except Exception as failure:
             seen = self._seen
-            self._seen = GatheredOverview(seen.overview, seen.rows, str(failure) or type(failure).__name__)
+            self._seen = GatheredOverview(seen.overview, str(failure) or type(failure).__name__)
             if isinstance(failure, StoreError):
                 self._turn.away(self._seen.failure, _PASS_S)  # until the next pass
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
-from pulsar_on_kafka.console.rows import PAGE, RequestedRows, rows_of, shown
+from pulsar_on_kafka.console.rows import PAGE, RequestedRows, shown
 from tests.many_subscriptions import an_overview
 
 
@@ -11,7 +11,7 @@ def wanted(**said: str) -> RequestedRows:
     return RequestedRows.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
 
 
-ROWS = rows_of(an_overview(1000).subscriptions)
+ROWS = an_overview(1000).subscriptions
 
 
 def test_the_largest_backlog_comes_first_a_page_at_a_time() -> None:

@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
-
-class Listed(Protocol):
-    """The sort keys of a list, for one subscription."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def subscription(self) -> str: ...
-    @property
-    def backlog(self) -> int: ...
-    @property
-    def holes(self) -> int: ...
-    @property
-    def acknowledged_per_s(self) -> float | None: ...
-    @property
-    def published_per_s(self) -> float | None: ...
-    @property
-    def oldest_ms(self) -> int | None: ...
-    @property
-    def stuck_since_ms(self) -> int | None: ...
-    @property
-    def unconsumed(self) -> bool: ...
-    @property
-    def processes(self) -> Sized: ...
-    @property
-    def suspects(self) -> int: ...
-    @property
-    def open_transactions(self) -> int: ...
-    @property
-    def dead_letters(self) -> int: ...
-    @property
-    def unreadable(self) -> int: ...
-
-
-L = TypeVar("L", bound=Listed)
+from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 
 
 class Order(str, Enum):
@@ -64,7 +30,7 @@ class Order(str, Enum):
         return self in (Order.NAME, Order.SUBSCRIPTION)
 
 
-_BY: Final[Mapping[Order, Callable[[Listed], Any]]] = {
+_BY: Final[Mapping[Order, Callable[[SubscriptionOverview], Any]]] = {
     Order.BACKLOG: lambda found: -found.backlog,
     Order.RATE: lambda found: -(found.acknowledged_per_s or 0.0),
     Order.PUBLISHED: lambda found: -(found.published_per_s or 0.0),
@@ -85,7 +51,7 @@ def _time(unix_ms: int | None) -> float:
     return float("inf") if unix_ms is None else unix_ms
 
 
-def ordered(rows: Iterable[L], by: Order, *, reverse: bool = False) -> list[L]:
+def ordered(rows: Iterable[SubscriptionOverview], by: Order, *, reverse: bool = False) -> list[SubscriptionOverview]:
     """Equals by topic and name, also in `reverse`."""
     return sorted(sorted(rows, key=lambda row: (row.topic, row.subscription)), key=_BY[by], reverse=reverse)
 
@@ -102,11 +68,11 @@ class Only(str, Enum):
     DEAD = "dead letters"
     UNREADABLE = "unreadable"
 
-    def applies(self, found: Listed) -> bool:
+    def applies(self, found: SubscriptionOverview) -> bool:
         return bool(_ONLY[self](found))
 
 
-_ONLY: Final[Mapping[Only, Callable[[Listed], object]]] = {
+_ONLY: Final[Mapping[Only, Callable[[SubscriptionOverview], object]]] = {
     Only.ALL: lambda found: True,
     Only.BACKLOG: lambda found: found.backlog,
     Only.HOLES: lambda found: found.holes,

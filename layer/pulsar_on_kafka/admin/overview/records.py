@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -45,9 +46,9 @@ class PartitionOverview:
     """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SubscriptionOverview:
-    """One subscription, over all of its partitions."""
+    """One subscription. Figures over all of its partitions are computed once, at the first use."""
 
     topic: str
     subscription: str
@@ -62,70 +63,75 @@ class SubscriptionOverview:
     processes_known: bool = True
     """False: this user may not see the members of groups."""
 
-    @property
+    @cached_property
     def backlog(self) -> int:
         return sum(each.backlog for each in self.partitions)
 
-    @property
+    @cached_property
     def acknowledged(self) -> int:
         return sum(each.acknowledged for each in self.partitions)
 
-    @property
+    @cached_property
     def holes(self) -> int:
         return sum(each.holes for each in self.partitions)
 
-    @property
+    @cached_property
     def suspects(self) -> int:
         return sum(each.suspects for each in self.partitions)
 
-    @property
+    @cached_property
     def open_transactions(self) -> int:
         return sum(each.open_transactions for each in self.partitions)
 
-    @property
+    @cached_property
     def oldest_ms(self) -> int | None:
         return min((each.oldest_ms for each in self.partitions if each.oldest_ms is not None), default=None)
 
-    @property
+    @cached_property
     def idle_since_ms(self) -> int | None:
         """The earliest such time of the partitions with a backlog."""
         return min((each.idle_since_ms for each in self.partitions if each.idle_since_ms is not None), default=None)
 
-    @property
+    @cached_property
     def unconsumed(self) -> bool:
         """There is a backlog, and no process to work it off."""
         return self.processes_known and bool(self.backlog) and not self.processes
 
-    @property
+    @cached_property
     def stuck_since_ms(self) -> int | None:
         """`idle_since_ms` of a subscription that has consumers: they hang. None of one without."""
         return None if self.unconsumed else self.idle_since_ms
 
-    @property
+    @cached_property
     def acknowledged_per_s(self) -> float | None:
         return _together(each.acknowledged_per_s for each in self.partitions)
 
-    @property
+    @cached_property
     def published_per_s(self) -> float | None:
         return _together(each.published_per_s for each in self.partitions)
 
-    @property
+    @cached_property
     def acknowledged_total(self) -> int:
         return sum(each.acknowledged_total for each in self.partitions)
 
-    @property
+    @cached_property
     def saved_ms(self) -> int:
         return max((each.saved_ms for each in self.partitions), default=0)
 
-    @property
+    @cached_property
     def unreadable(self) -> int:
         """Partitions of which what is acknowledged above mark-delete cannot be read."""
         return sum(bool(each.unreadable) for each in self.partitions)
 
-    @property
+    @cached_property
     def copies_to(self) -> str | None:
         """The cluster that this subscription copies its topic to; None for one of programs."""
         return cluster_of(self.subscription)
+
+    @cached_property
+    def text(self) -> str:
+        """The text that filters search, in lower case."""
+        return f"{self.topic}\n{self.subscription}\n{self.type}\n{' '.join(self.processes)}".lower()
 
 
 def _together(rates: Iterable[float | None]) -> float | None:
