@@ -32,7 +32,7 @@ decompressed."""
 
 
 KEPT_S: Final = 30.0
-"""How long a node is kept after the last read that used it."""
+"""The time for which a node is kept after the last read that used it."""
 
 
 class _KeptNodes:

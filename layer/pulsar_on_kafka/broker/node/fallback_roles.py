@@ -30,11 +30,11 @@ FIRST_S: Final = 90.0
 """The age below which a client sends no requests; a random delay of up to as much is added."""
 EVERY_S: Final = 300.0
 SURE_S: Final = 30.0
-"""How long there must have been no service: a restarted one is back sooner."""
+"""The time without a service before a take-over: a restarted service is back sooner."""
 WHILE_S: Final = 30.0
 FORBIDDEN_S: Final = 3_600.0
 LOOK_S: Final = 10.0
-"""How often to call `look`; it queries Kafka when a query is due."""
+"""The interval of `look` calls; it queries Kafka when a query is due."""
 _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 

@@ -27,7 +27,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 
 _log: Final = logging.getLogger(__name__)
 HELD_UP_S: Final = 0.5
-"""How long a transaction blocks a process before the process reads its coordinator's log."""
+"""The time that a transaction blocks a process before the process reads its coordinator's log."""
 _CHECK_INTERVAL_S: Final = 0.5
 """The check interval for a timed-out transaction while the group has members, which may be dead."""
 _UNKNOWN_S: Final = 5.0

@@ -256,7 +256,7 @@ class Services:
         return self.applied_to(topics, DEDUPLICATION, deadline)
 
     def told_to_producers(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ToldToProducers]:
-        """What the producers of these topics (without a partition's suffix) follow."""
+        """Policies that the producers of these topics (without a partition's suffix) follow."""
         records = self.topics.records.of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()

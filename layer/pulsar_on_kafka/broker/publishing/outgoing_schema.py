@@ -40,7 +40,7 @@ def key_bytes(partition_key: str | RecordKey) -> bytes:
 
 
 LATEST_FOR_S: Final = 5.0
-"""How long a topic's latest schema is cached for AUTO_PRODUCE_BYTES."""
+"""The lifetime of a topic's latest schema in the cache for AUTO_PRODUCE_BYTES."""
 _LOOK_TIMEOUT_S: Final = 30.0
 
 Marks = tuple[tuple[str, bytes], ...]

@@ -152,9 +152,9 @@ class Outlet(Generic[_InFlight]):
         self._new = new_in_flight
         self._deduplicating = deduplicating
         self._answered_before = 0
-        """The number of messages of abandoned Kafka producers that have reported all of theirs."""
+        """The number of messages of abandoned Kafka producers without reports outstanding."""
         self._more_records = 0
-        """How many more records than messages were answered."""
+        """The number of answered records minus that of answered messages."""
         self._counting = threading.Lock()
         self._renewing = ReentryGuard()
         self.number(admitted.membership.epoch)

@@ -28,7 +28,7 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import EVERY_OTHER_TE
 _log: Final = logging.getLogger(__name__)
 
 _END_S: Final = 3.0
-"""How long `close` waits for a connection attempt under way; its thread is a daemon and changes nothing after."""
+"""The wait of `close` for a connection attempt under way; its thread is a daemon and changes nothing after."""
 
 Probe = Callable[[ServiceInfo], bool]
 """Returns whether a cluster replies."""

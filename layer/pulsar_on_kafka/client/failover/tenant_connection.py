@@ -20,7 +20,7 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarExcept
 _log: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 30.0
-"""How long one request for changes waits at the lookup service."""
+"""The wait of one request for changes at the lookup service."""
 _RETRY_INTERVAL_S: Final = 1.0
 """The pause after a failed request, or a failed opening on the new cluster."""
 _EXPIRE_S: Final = 0.1

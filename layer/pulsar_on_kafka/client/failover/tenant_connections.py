@@ -54,7 +54,7 @@ def directory_of(url: str, listener: str = "") -> Directory | None:
 
 
 LEAVE_S: Final = 2.0
-"""How long a cluster may take to answer messages under way when its client leaves it: it may be dead."""
+"""The time-out for messages under way when a client leaves a cluster, which may be dead."""
 
 
 class Homes:

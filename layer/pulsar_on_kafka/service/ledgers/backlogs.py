@@ -62,7 +62,7 @@ class Sizes:
 
 
 TOLD_MS: Final = 300_000
-"""How long producers apply a written quota state."""
+"""The time for which producers apply a written quota state."""
 _CURSOR_S: Final = 10.0
 
 

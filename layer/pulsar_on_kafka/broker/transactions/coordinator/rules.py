@@ -65,9 +65,9 @@ FINISHED: Final = frozenset((COMMITTED, ABORTED))
 class CoordinatorSettings:
     """Limits of one coordinator. Its memory is bounded by `max_open` + `max_finished` transactions of its own process
     and as many that others began, each of at most `max_participants` partitions and subscriptions, as many answers as
-    `max_finished`, and `max_waiting` wishes.
+    `max_finished`, and `max_waiting` commands.
 
-    A wish waits for those before it to be written, and at most `group_delay_ms` for others to be written with; the
+    A command waits for the writing of those before it, and at most `group_delay_ms` for others to share its append; the
     last status of a transaction whose outcome is everywhere at most `last_status_delay_ms`. One append holds at most
     `group_records` records and `group_bytes` bytes (a larger record goes alone). A finished transaction and an answer
     are known for `finished_kept_ms`, or (transactions of its own process, and answers) until more than `max_finished`
@@ -93,7 +93,7 @@ class CoordinatorSettings:
 
     @property
     def most_ids_ahead(self) -> int:
-        """How far above the highest id that it has read an owner gives ids; its successor begins above that."""
+        """The distance above the highest read id up to which an owner gives ids; its successor begins above that."""
         return 2 * self.max_waiting
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ _REMEMBERED_S: Final = 30.0
 
 
 class TransactionAdmission:
-    """How many transactions a coordinator begins in one turn.
+    """The number of transactions that a coordinator begins in one turn.
 
     Each step of a transaction waits for turns, and each transaction makes turns longer. It costs the coordinator's
     process about half a millisecond in all, while a turn always takes a few round trips to Kafka. If all waiting

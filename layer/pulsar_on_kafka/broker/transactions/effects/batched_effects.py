@@ -78,7 +78,7 @@ _FAST_S: Final = 10.0
 _SLOW_S: Final = 1.0
 """Time-outs of effects: in partitions that worked, and in those that failed at the last attempt."""
 _BUSY_LONGER_S: Final = 4.0
-"""How much later the low-water mark is published while transactions wait: it goes to all partitions of the topic."""
+"""The extra delay of the low-water mark while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, OpenedTransaction | None]] = {}
 
 

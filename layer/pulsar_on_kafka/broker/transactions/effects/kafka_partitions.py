@@ -39,7 +39,7 @@ _BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOOKED_AT_FOR_S: Final = 1.0
 _ENDS_THERE_FOR_S: Final = 0.03
-"""How long a known end serves as a lower bound; an abort reads records appended meanwhile in vain."""
+"""The lifetime of a known end as a lower bound; an abort reads records appended meanwhile in vain."""
 _FORGOTTEN_AFTER_S: Final = 600.0
 _ENDS_S: Final = 2.0
 """Time-out for the ends of many unresponsive partitions; half the deadline at most."""

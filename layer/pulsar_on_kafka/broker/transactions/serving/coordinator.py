@@ -179,7 +179,7 @@ class Coordinator:
             Corrupt: a record of the log cannot be read. And what `StateLog` raises.
         """
         self._forget_session()
-        self._requests.begin(self.wake, deadline)  # first: whoever sees the claim asks again at once
+        self._requests.begin(self.wake, deadline)  # first: a client that reads the claim resends at once
         state = self._state = self._log.take_over(self._takeover, deadline)
         claim = self._log.must_own()
         self._writing.begin(claim.session, claim.version)

@@ -183,7 +183,7 @@ class RemoteCoordinator:
 
 
 _LEEWAY_S: Final = 1.0
-"""How much longer than its deadline the caller waits for a command: the coordinator itself reports the outcome."""
+"""The extra wait of the caller beyond a command's deadline: the coordinator itself reports the outcome."""
 
 
 class CoordinatorAccess(Protocol):

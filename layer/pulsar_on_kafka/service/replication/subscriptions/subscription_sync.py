@@ -251,7 +251,7 @@ class SubscriptionSync:
         admin = self._node.admin
         policy = self._node.applied_to([topic.name], REPLICATION_CLUSTERS, deadline)[topic.name]
         peers = tuple(sorted({*policy} - {local}))
-        if peers:  # what was committed when nobody consumed is in no save
+        if peers:  # commits made without a consumer are in no save
             self._node.memberships.live_cursors.settle_transactions(subscription, deadline)
         commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
         ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
