@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, OffsetOutOfRange
 from pulsar_on_kafka.statelog.api import Group, LogRecord, check_partition
-from pulsar_on_kafka_mapping.state.instances import EVERYBODYS
+from pulsar_on_kafka_mapping.state.instances import DEFAULT_INSTANCE
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
 _BATCH: Final = 1000
@@ -64,7 +64,7 @@ class MemoryStateLog:
         return self._clock.now_ms()
 
     def kafka_name(self, topic: StateTopic) -> str:
-        return EVERYBODYS.state_topic(topic)
+        return DEFAULT_INSTANCE.state_topic(topic)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, records in groups:

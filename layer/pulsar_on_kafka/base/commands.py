@@ -1,4 +1,4 @@
-"""Commands are wishes of other threads for the one that serves a thing, which they also wake."""
+"""Commands are calls of other threads for the serving thread, which they also wake."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaA
         return KafkaAdmin(settings.common())
 
 
-def nobody_listens(bootstrap: str, within_s: float) -> str:
+def connection_failure(bootstrap: str, within_s: float) -> str:
     """The reason why no address accepts a connection; '' when one does. librdkafka would report it after its connection
     time-out."""
     reasons = []

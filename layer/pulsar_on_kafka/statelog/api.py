@@ -137,7 +137,7 @@ def put(kept: dict[K, V], key: K, value: V | None) -> None:
 
 
 def tombstones_last_s(topic: StateTopic) -> float:
-    """The time during which a tombstone can certainly be read, in seconds; infinite where tombstones have no meaning."""
+    """The time during which a tombstone can certainly be read, in seconds; infinite without tombstones."""
     if topic.cleanup is not Cleanup.COMPACT:
         return inf
     return int(topic.configs.get("delete.retention.ms", _KAFKAS_DELETE_RETENTION_MS)) / 1000

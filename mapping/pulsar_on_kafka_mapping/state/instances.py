@@ -62,10 +62,10 @@ class Instance:
         Raises:
             InvalidTopicName: a name in the system's namespace is too long with this instance's prefix.
         """
-        everybodys = kafka_topic(name)
+        shared = kafka_topic(name)
         if not self.name or name.namespace_name != SYSTEM_NAMESPACE:
-            return everybodys
-        own = everybodys.replace(f"{_ROOT}.", self.prefix, 1)
+            return shared
+        own = shared.replace(f"{_ROOT}.", self.prefix, 1)
         if len(own) > MAX_KAFKA_TOPIC_CHARS:
             raise InvalidTopicName(
                 f"topic {name} in instance {self.name} has {len(own)} characters in Kafka, expected at most "
@@ -78,7 +78,7 @@ class Instance:
         return group_id(self.state_topic(topic), work)
 
 
-EVERYBODYS: Final = Instance()
+DEFAULT_INSTANCE: Final = Instance()
 """The one without a name."""
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.exceptions import PulsarException
-from pulsar_on_kafka.kafka.connecting import nobody_listens
+from pulsar_on_kafka.kafka.connecting import connection_failure
 from tests.compat.harness.admin import Admin, AdminError, LayerAdmin
 from tests.compat.harness.compare import Comparison, CompatReport, compare, stale_explanations
 from tests.compat.harness.driver import Target, administrator
@@ -78,7 +78,7 @@ class Session:
         """Raises NoAnswer: one of the clusters does not answer, or has no such namespace."""
         for target in self._targets():
             listening = target.url.partition("://")[2].rstrip("/")
-            silent = nobody_listens(listening, _LOOK_S) if target.side is Side.PULSAR else ""
+            silent = connection_failure(listening, _LOOK_S) if target.side is Side.PULSAR else ""
             if silent:
                 raise NoAnswer(f"{_NAMES[target.side]} does not answer at {target.url}: {silent}")
             try:

@@ -21,7 +21,7 @@ class Asker(NamedTuple):
     listener: str = ""
 
 
-ANYBODY = Asker()
+ANY_CLIENT = Asker()
 
 
 def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:

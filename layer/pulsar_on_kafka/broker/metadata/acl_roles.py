@@ -13,7 +13,7 @@ from typing import Final
 from pulsar_on_kafka.kafka.rights import Right
 from pulsar_on_kafka_mapping.names.subscription_group import group_id
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.instances import EVERYBODYS, Instance
+from pulsar_on_kafka_mapping.state.instances import DEFAULT_INSTANCE, Instance
 
 _ROWS: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
     "Producer": (
@@ -128,7 +128,7 @@ def rights_of(
     topic: TopicName,
     subscription: str = "",
     extras: Iterable[ProgramFeature] = (),
-    instance: Instance = EVERYBODYS,
+    instance: Instance = DEFAULT_INSTANCE,
 ) -> list[Right]:
     """Each right once, in the order of the tables. `role`: of ROLES.
 

@@ -32,7 +32,7 @@ _S = MigrationStep
 
 
 class Event(str, Enum):
-    """Reports of a worker, and wishes of an operator."""
+    """Reports of a worker, and requests of an operator."""
 
     METADATA_SYNCED = "metadata is synced"
     CAUGHT_UP = "replication has caught up"

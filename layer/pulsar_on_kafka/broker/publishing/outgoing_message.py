@@ -1,4 +1,4 @@
-"""A message that is about to be sent is a wish of Pulsar's options first, and then payload, key and metadata."""
+"""A message before its sending: first as a request with Pulsar's options, and then as payload, key and metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SEQUENCE_ID: Final = 2**63 - 1
 
 
 class SendRequest(Struct, frozen=True):
-    """A sender wishes this: content, and the options of Pulsar's `send` as they were given."""
+    """A sender's request: content, and the given options of Pulsar's `send`."""
 
     content: Any
     callback: SendCallback | None

@@ -52,8 +52,8 @@ from pulsar_on_kafka_schema_compat.base.schema_model import SCHEMA_UNREADABLE
 _log: Final = logging.getLogger(__name__)
 
 KNOWN_FOR_S: Final = 60.0
-"""The time for which a schema that was found live counts as live without a new reading, even if another process deletes it
-meanwhile."""
+"""The time for which a schema that was found live counts as live without a new reading, even if another process deletes
+it meanwhile."""
 _QUESTIONS_BYTES: Final = 16 * 1024 * 1024
 _NO_SCHEMA: Final = frozenset({SchemaType.NONE, SchemaType.BYTES})
 

@@ -35,14 +35,14 @@ def _settings(ctx: typer.Context) -> Settings:
     from dataclasses import fields, replace
 
     from pulsar_on_kafka.cli.shared.settings import Given, tenant_of
-    from pulsar_on_kafka.kafka.connecting import nobody_listens
+    from pulsar_on_kafka.kafka.connecting import connection_failure
 
     shared = {each.name for each in fields(Given)}
     root = {name: value for name, value in ctx.find_root().params.items() if name in shared}
     here = {name: value for name, value in ctx.params.items() if name in shared}
     said = Given().overridden(**root).overridden(**here)
     settings = replace(said.settings(ask=False), tenant=tenant_of(ctx.params))
-    if silent := nobody_listens(settings.bootstrap, _CONNECT_S):
+    if silent := connection_failure(settings.bootstrap, _CONNECT_S):
         raise ConnectionError(silent)
     return settings
 

@@ -68,8 +68,8 @@ def require_listener(bootstrap: str) -> None:
     Raises:
         CommandFailed: no address accepts a connection.
     """
-    from pulsar_on_kafka.kafka.connecting import nobody_listens
+    from pulsar_on_kafka.kafka.connecting import connection_failure
 
-    silent = nobody_listens(bootstrap, _LOOK_S)
+    silent = connection_failure(bootstrap, _LOOK_S)
     if silent:
         raise CommandFailed(f"no broker answers ({silent}); start one (`pok standalone`) or name yours with --url")

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import answered
 from pulsar_on_kafka.broker.lookup.http_directory import TENANTS_PATH
-from pulsar_on_kafka.broker.lookup.listeners import ANYBODY, Asker
+from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, Asker
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.clusters.lookup_service.followed_map import FollowedMap
@@ -106,7 +106,7 @@ class LookupAnswers:
             raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
         return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
 
-    def _topic(self, parts: list[str], asker: Asker = ANYBODY) -> tuple[TenantPlace, str]:
+    def _topic(self, parts: list[str], asker: Asker = ANY_CLIENT) -> tuple[TenantPlace, str]:
         """The topic's place as the client reaches it; for this service itself the cluster's own address."""
         if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
             raise _Refusal(

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.broker.lookup.listeners import ANYBODY, Asker, url_for
+from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, Asker, url_for
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, place_of
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
@@ -84,12 +84,12 @@ class FollowedMap:
         self._worker = Worker("pok-lookup-map", self._follow, failing, retry=Retry(LOOK_S))
         self._worker.start()
 
-    def place(self, tenant: str, asker: Asker = ANYBODY) -> TenantPlace:
+    def place(self, tenant: str, asker: Asker = ANY_CLIENT) -> TenantPlace:
         """Raises LookupFailed."""
         with self._changed:
             return self._place(tenant, asker)
 
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> TenantPlace:
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANY_CLIENT) -> TenantPlace:
         """The place, as soon as its version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka_mapping.names.topic_name import PERSISTENT, TopicName
-from pulsar_on_kafka_mapping.state.instances import EVERYBODYS
+from pulsar_on_kafka_mapping.state.instances import DEFAULT_INSTANCE
 
 _ALL = "*"
 
@@ -28,7 +28,7 @@ def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> A
     Args:
         renamed: Kafka topics of the tenant on the source, and what they are called on the target.
     """
-    prefix = EVERYBODYS.kafka_topic(TopicName(PERSISTENT, tenant, "n", "t")).split(".")[0] + "."
+    prefix = DEFAULT_INSTANCE.kafka_topic(TopicName(PERSISTENT, tenant, "n", "t")).split(".")[0] + "."
     own: set[Acl] = set()
     wider: set[Acl] = set()
     for acl in acls:

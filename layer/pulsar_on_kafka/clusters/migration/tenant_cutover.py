@@ -155,7 +155,7 @@ class TenantSides:
 
     # While no program produces or consumes ---------------------------------------------------------------------------
 
-    def wait_for_nobody(self) -> None:
+    def wait_until_disconnected(self) -> None:
         """Waits until no program is connected. Raises Refused: programs stay on the source; names them."""
         patience = Deadline.after(self._patience_s)
         while found := self._programs():

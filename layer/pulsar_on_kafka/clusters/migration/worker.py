@@ -150,7 +150,7 @@ class MigrationWorker:
                 def tell(what: str) -> None:
                     self._news(f"{what} after {self._home.clock.monotonic() - began_s:.2f} s")
 
-                sides.wait_for_nobody()
+                sides.wait_until_disconnected()
                 tell(f"no program is on {from_cluster}")
                 report = sides.bring_over(both)
                 tell(f"everything is on {to_cluster}, and compared,")

@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.node.node import Node, acquire, release
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
 from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
-from pulsar_on_kafka.kafka.connecting import nobody_listens
+from pulsar_on_kafka.kafka.connecting import connection_failure
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 
@@ -40,7 +40,7 @@ class RemoteCluster:
                 if ended():
                     raise errors.ConnectFailed(f"cluster {self.name} is not needed any more")
                 # To connect keeps other Clients of the process waiting, so not in vain.
-                silent = nobody_listens(self.settings.bootstrap, _LOOK_S)
+                silent = connection_failure(self.settings.bootstrap, _LOOK_S)
                 if silent:
                     raise errors.ConnectFailed(f"cluster {self.name} does not answer ({silent})")
                 self._node = acquire(self.settings, Deadline.after(_CONNECT_S))

@@ -344,11 +344,11 @@ class SubscriptionSync:
     ) -> tuple[int, bool]:
         """The number of clusters that got a report, and whether all could be reached."""
         progress = said(side)
-        done, everybody = 0, True
+        done, all_reached = 0, True
         for cluster in peers:
             log = self._peers(cluster)
             if log is None:
-                everybody = False
+                all_reached = False
                 continue
             known = self._words.known(part, cluster, deadline)
             if tell(known, progress):
@@ -361,6 +361,6 @@ class SubscriptionSync:
                 self._deliveries.tell(cluster, log, part, side, deadline)
                 done += 1
             except errors.LayerError as failure:
-                everybody = False
+                all_reached = False
                 _log.warning("subscription=%s cannot report its progress to cluster %s: %s", part, cluster, failure)
-        return done, everybody
+        return done, all_reached
