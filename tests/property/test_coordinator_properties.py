@@ -20,8 +20,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
-    Wish,
 )
 from tests.memory_log import MemoryStateLog
 from tests.seeds import examples
@@ -66,15 +66,15 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
         )
         self.coordinator.take_over(NEVER)
 
-    def do(self, wish: Wish) -> TxnId:
-        future = self.coordinator.submit(wish, NEVER)
+    def do(self, command: Command) -> TxnId:
+        future = self.coordinator.submit(command, NEVER)
         for _ in range(TURNS):
             self.coordinator.turn(NEVER)
         return future.result(0)
 
-    def refused(self, wish: Wish, expected: type[errors.Refused]) -> None:
+    def refused(self, command: Command, expected: type[errors.Refused]) -> None:
         with pytest.raises(expected) as refusal:
-            self.do(wish)
+            self.do(command)
         assert refusal.type is expected
 
     @rule(target=transactions, timeout_s=st.integers(5, 90))
@@ -92,13 +92,13 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
 
     @rule(txn=transactions, each=PARTITIONS | SUBSCRIPTIONS)
     def register(self, txn: TxnId, each: TopicPartition | TopicSubscription) -> None:
-        wish = AddPartitions(txn, (each,)) if isinstance(each, TopicPartition) else AddSubscriptions(txn, (each,))
+        command = AddPartitions(txn, (each,)) if isinstance(each, TopicPartition) else AddSubscriptions(txn, (each,))
         if self.status[txn] != "open":
-            self.refused(wish, self.over(txn))
+            self.refused(command, self.over(txn))
         elif len(self.taking_part[txn] | {each}) > 3:
-            self.refused(wish, errors.InvalidOption)
+            self.refused(command, errors.InvalidOption)
         else:
-            assert self.do(wish) == txn
+            assert self.do(command) == txn
             self.taking_part[txn].add(each)
             assert isinstance(each, TopicSubscription) or (txn, each) in self.outcomes.announced
 
@@ -133,10 +133,10 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
     def crash(self) -> None:
         self.start()
 
-    @rule(wish=st.sampled_from(["begin", "end"]), txn=transactions)
-    def crash_in_the_middle(self, wish: str, txn: TxnId) -> None:
+    @rule(command=st.sampled_from(["begin", "end"]), txn=transactions)
+    def crash_in_the_middle(self, command: str, txn: TxnId) -> None:
         """One turn writes; whoever comes next finds it."""
-        if wish == "end" and self.status[txn] == "open":
+        if command == "end" and self.status[txn] == "open":
             self.coordinator.submit(End(txn, commit=True), NEVER)
             self.coordinator.turn(NEVER)
             self.status[txn] = "committed"

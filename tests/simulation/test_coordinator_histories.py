@@ -36,8 +36,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
-    Wish,
 )
 from tests.clocks import PacedClock
 from tests.seeds import in_three
@@ -295,7 +295,7 @@ class Program:
         self._coordinator = coordinator
         self._truth = history.truths[number]
         self._txn: TxnId | None = None
-        self._wish: Wish | None = None
+        self._command: Command | None = None
         self._future: Future[TxnId] | None = None
 
     def go_on(self) -> None:
@@ -306,8 +306,8 @@ class Program:
             try:
                 self._done(future.result())
             except errors.InvalidTxnStatus:
-                if isinstance(self._wish, End):
-                    self._truth.told_refused(self._wish.txn, self._wish.commit)
+                if isinstance(self._command, End):
+                    self._truth.told_refused(self._command.txn, self._command.commit)
                 self._txn = None
             except errors.TransactionNotFound:
                 assert self._txn is None or self._truth.fates[self._txn].finished, f"{self._txn} was denied"
@@ -316,13 +316,13 @@ class Program:
                 if self._rng.random() < 0.3:
                     self._txn = None
         if self._rng.random() < 0.8:
-            self._wish = self._next()
+            self._command = self._next()
             try:
-                self._future = self._coordinator.submit(self._wish, NEVER)
+                self._future = self._coordinator.submit(self._command, NEVER)
             except errors.TransactionCoordinatorNotFound:
                 self._future = None
 
-    def _next(self) -> Wish:
+    def _next(self) -> Command:
         if self._txn is None:
             return Begin(self._rng.choice([10_000, 40_000]))
         draw = self._rng.random()
@@ -334,7 +334,7 @@ class Program:
         return End(self._txn, draw < 0.8)
 
     def _done(self, txn: TxnId) -> None:
-        match self._wish:
+        match self._command:
             case Begin():
                 self._truth.told_begun(txn)
                 self._txn = txn
@@ -369,8 +369,8 @@ class RemoteAccess:
     def candidates(self) -> Sequence[int]:
         return self._history.rng.sample(range(self._history.coordinators), self._history.coordinators)
 
-    def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
-        return self._remote[coordinator].ask(wish, NEVER)
+    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+        return self._remote[coordinator].ask(command, NEVER)
 
 
 class RepeatingLog(ActorsLog):

@@ -318,7 +318,7 @@ def test_what_is_no_schema_is_refused_and_registers_nothing(
 ) -> None:
     broken = file_of(b'{"type": "record"')
     assert "is refused on topic" in schemas.refused("upload", topic, "-f", broken, "--type", "avro")
-    assert "--type says what a definition is" in schemas.refused("upload", topic, "-f", broken)
+    assert "--type names a definition's type" in schemas.refused("upload", topic, "-f", broken)
     assert "No such file" in schemas.refused("upload", topic, "-f", "nothing.avsc", "--type", "json")
     assert "is refused on topic" in schemas.refused("upload", f"{topic}x", "-f", broken, "--type", "avro")
     assert f"{topic}x" not in admin.list_topics("public/default")

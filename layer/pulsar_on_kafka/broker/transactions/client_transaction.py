@@ -35,8 +35,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
-    Wish,
 )
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
@@ -154,7 +154,9 @@ class ClientTransaction:
         each = TopicSubscription(topic, partition, subscription)
         self._register(each, AddSubscriptions(self.id, (each,)), deadline)
 
-    def _register(self, each: Hashable, wish: Wish, deadline: Deadline, ahead: Sequence[TopicPartition] = ()) -> None:
+    def _register(
+        self, each: Hashable, command: Command, deadline: Deadline, ahead: Sequence[TopicPartition] = ()
+    ) -> None:
         with self._changed:
             while True:
                 self._check_open()
@@ -166,7 +168,7 @@ class ClientTransaction:
                     raise DeadlineExceeded(f"time ran out while {each} was being registered")
             self._registering.add(each)
         try:
-            self._access.ask(self.id.coordinator, wish, deadline)
+            self._access.ask(self.id.coordinator, command, deadline)
             with self._changed:
                 self._registered.update((each, *ahead))
                 if isinstance(each, TopicPartition):

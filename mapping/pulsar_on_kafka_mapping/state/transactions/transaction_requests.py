@@ -60,7 +60,7 @@ class End:
     commit: bool
 
 
-Wish: TypeAlias = Begin | AddPartitions | AddSubscriptions | End
+Command: TypeAlias = Begin | AddPartitions | AddSubscriptions | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TransactionRequest:
     """A process's request to the coordinator."""
 
     until_ms: int
-    wish: Wish
+    command: Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class _Asked:
     until_ms: Count
 
 
-_KINDS: Final[Mapping[str, type[Wish]]] = {
+_KINDS: Final[Mapping[str, type[Command]]] = {
     "begin": Begin,
     "add_partitions": AddPartitions,
     "add_subscriptions": AddSubscriptions,
     "end": End,
 }
-_SAID: Final[Mapping[type[Wish], type[msgspec.Struct]]] = {
+_SAID: Final[Mapping[type[Command], type[msgspec.Struct]]] = {
     kind: msgspec.defstruct(
         kind.__name__,
         [
@@ -95,9 +95,9 @@ _SAID: Final[Mapping[type[Wish], type[msgspec.Struct]]] = {
     )
     for kind in _KINDS.values()
 }
-"""Wishes as they stand in JSON, where a transaction's id is text."""
+"""Commands in JSON form, where a transaction's id is text."""
 _OF_SAID: Final = {said: kind for kind, said in _SAID.items()}
-_WISHES: Final = JsonRecords(
+_COMMANDS: Final = JsonRecords(
     "transaction request",
     {word: _SAID[kind] for word, kind in _KINDS.items()},
     tag="ask",
@@ -108,15 +108,15 @@ _ASKED: Final = json_record("transaction request", _Asked)
 
 def encode_transaction_request(request: TransactionRequest) -> bytes:
     """Raises MappingError: more than the topic takes, or text that is no Unicode."""
-    kind = type(request.wish)
-    said = [getattr(request.wish, each.name) for each in fields(kind)]
+    kind = type(request.command)
+    said = [getattr(request.command, each.name) for each in fields(kind)]
     texts = [each.to_bytes().decode() if isinstance(each, TxnId) else each for each in said]
-    return _WISHES.encode(_SAID[kind](*texts), until_ms=request.until_ms)
+    return _COMMANDS.encode(_SAID[kind](*texts), until_ms=request.until_ms)
 
 
 def decode_transaction_request(data: bytes) -> TransactionRequest:
     """Raises CorruptRecord, naming what was expected. Unknown fields are ignored."""
-    said = _WISHES.decode(data)
+    said = _COMMANDS.decode(data)
     members = msgspec.structs.asdict(said)
     if "txn" in members:
         try:

@@ -30,7 +30,7 @@ from pulsar_on_kafka.exceptions import (
 )
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
-from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, Command, End
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs
 from tests.unit.broker.transactions.serving.test_coordinator import Effects
@@ -47,14 +47,14 @@ class Scripted:
     def __init__(self, *script: Answer, count: int = 1) -> None:
         self.script = list(script)
         self.count = count
-        self.asked: list[tuple[int, Wish]] = []
+        self.asked: list[tuple[int, Command]] = []
         self.while_asking: Callable[[], object] = lambda: None
 
     def candidates(self) -> Sequence[int]:
         return range(self.count)
 
-    def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
-        self.asked.append((coordinator, wish))
+    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+        self.asked.append((coordinator, command))
         self.while_asking()
         answer = self.script.pop(0) if self.script else TXN
         if isinstance(answer, Exception):
@@ -140,11 +140,18 @@ def test_a_transaction_over_hundreds_of_partitions_registers_many_with_one_reque
     txn = transaction(access)
     for number in range(250):
         txn.register_partition(TOPIC, (number + 7) % 250, NEVER, partitions=250)
-    wishes = [wish for _, wish in access.asked]
-    asked = [each for wish in wishes if isinstance(wish, AddPartitions) for each in wish.partitions]
+    commands = [command for _, command in access.asked]
+    asked = [each for command in commands if isinstance(command, AddPartitions) for each in command.partitions]
     assert sorted(asked) == [TopicPartition(TOPIC, number) for number in range(250)], "each once"
-    assert [len(wish.partitions) for wish in wishes if isinstance(wish, AddPartitions)][:6] == [1, 1, 1, 1, 5, 10]
-    assert len(wishes) < 12
+    assert [len(command.partitions) for command in commands if isinstance(command, AddPartitions)][:6] == [
+        1,
+        1,
+        1,
+        1,
+        5,
+        10,
+    ]
+    assert len(commands) < 12
 
 
 def test_what_was_registered_ahead_in_vain_is_registered_when_it_is_written_to() -> None:
@@ -155,9 +162,9 @@ def test_what_was_registered_ahead_in_vain_is_registered_when_it_is_written_to()
     with pytest.raises(errors.DeadlineExceeded):
         txn.register_partition(TOPIC, 4, NEVER, partitions=6)
     txn.register_partition(TOPIC, 5, NEVER, partitions=6)
-    wish = access.asked[-1][1]
-    assert isinstance(wish, AddPartitions)
-    assert wish.partitions == (TopicPartition(TOPIC, 5), TopicPartition(TOPIC, 4))
+    command = access.asked[-1][1]
+    assert isinstance(command, AddPartitions)
+    assert command.partitions == (TopicPartition(TOPIC, 5), TopicPartition(TOPIC, 4))
 
 
 def test_of_many_threads_one_registers_and_the_others_wait_for_it() -> None:
@@ -186,7 +193,7 @@ def test_a_registration_that_failed_may_be_repeated() -> None:
         txn.register_partition(TOPIC, 0, NEVER)
     assert txn.state is TransactionState.OPEN
     txn.register_partition(TOPIC, 0, NEVER)
-    assert [wish for _, wish in access.asked] == [AddPartitions(TXN, (TopicPartition(TOPIC, 0),))] * 2
+    assert [command for _, command in access.asked] == [AddPartitions(TXN, (TopicPartition(TOPIC, 0),))] * 2
 
 
 def test_a_refused_registration_ends_the_transaction() -> None:
@@ -219,7 +226,7 @@ def test_an_end_whose_answer_was_lost_is_asked_for_again(commit: bool) -> None:
     )
     txn = transaction(access)
     (txn.commit if commit else txn.abort)(NEVER)
-    assert [wish for _, wish in access.asked] == [End(TXN, commit)] * 4
+    assert [command for _, command in access.asked] == [End(TXN, commit)] * 4
     assert txn.state is (TransactionState.COMMITTED if commit else TransactionState.ABORTED)
 
 
@@ -261,7 +268,7 @@ def test_a_transaction_with_a_failed_operation_is_aborted_instead_of_committed()
     txn.end_operation("the message is too big")
     with pytest.raises(errors.TransactionHasFailed, match="was aborted: the message is too big"):
         txn.commit(NEVER)
-    assert [wish for _, wish in access.asked] == [End(TXN, commit=False)]
+    assert [command for _, command in access.asked] == [End(TXN, commit=False)]
     assert txn.state is TransactionState.ABORTED
 
 

@@ -64,7 +64,7 @@ def test_what_get_shows_can_be_uploaded(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"{", "is no JSON object with type, schema and properties"),
-        (b'"int"', "--type says of what type a definition is"),
+        (b'"int"', "--type names a definition's type"),
         ({"type": "AVRO"}, "expected either schema, a text, or schema_base64"),
         ({"type": "AVRO", "schema": {"type": "int"}}, "expected either schema, a text, or schema_base64"),
         ({"type": "AVRO", "schema": "", "schema_base64": ""}, "expected either schema"),

@@ -70,7 +70,7 @@ Decision = Write | Announce | Wait | Done
 
 def begin(
     state: CoordinatorState,
-    wish: Begin,
+    command: Begin,
     by: int,
     request: str,
     next_id: int,
@@ -84,8 +84,9 @@ def begin(
         InvalidOption: a time-out of less than 1 ms or above the coordinator's limit.
         TooManyTransactions: as many are unfinished as may be.
     """
-    if not 1 <= wish.timeout_ms <= settings.max_timeout_ms:
-        raise InvalidOption(f"transaction timeout is {wish.timeout_ms} ms, expected 1 to {settings.max_timeout_ms} ms")
+    longest = settings.max_timeout_ms
+    if not 1 <= command.timeout_ms <= longest:
+        raise InvalidOption(f"transaction timeout is {command.timeout_ms} ms, expected 1 to {longest} ms")
     if next_id > MAX_LOCAL_ID:
         raise TooManyTransactions(f"coordinator {state.coordinator} has given all of its ids")
     unfinished = state.unfinished + under_way
@@ -99,13 +100,13 @@ def begin(
             f"coordinator {state.coordinator} remembers {state.begun_by_requests} transactions of other processes, "
             f"expected below {settings.max_open + settings.max_finished}"
         )
-    new = NewTransaction(by, now_ms, wish.timeout_ms, next_id, request, wish.owner)
+    new = NewTransaction(by, now_ms, command.timeout_ms, next_id, request, command.owner)
     return Write(txn_id(state.coordinator, next_id), (new,))
 
 
 def register(
     state: CoordinatorState,
-    wish: AddPartitions | AddSubscriptions,
+    command: AddPartitions | AddSubscriptions,
     by: int,
     announced: AbstractSet[TopicPartition],
     settings: CoordinatorSettings,
@@ -116,49 +117,49 @@ def register(
         TransactionNotFound, InvalidTxnStatus: it is not open.
         InvalidOption: the transaction would have more participants than it may.
     """
-    transaction = _known(state, wish.txn)
+    transaction = _known(state, command.txn)
     if transaction.status is not OPEN:
         raise InvalidTxnStatus(
-            f"transaction {_text(wish.txn)} is {transaction.status.value}, expected OPEN to add to it"
+            f"transaction {_text(command.txn)} is {transaction.status.value}, expected OPEN to add to it"
         )
     missing: Sequence[TopicPartition | TopicSubscription]
-    if isinstance(wish, AddPartitions):
-        missing = [each for each in dict.fromkeys(wish.partitions) if each not in transaction.partitions]
+    if isinstance(command, AddPartitions):
+        missing = [each for each in dict.fromkeys(command.partitions) if each not in transaction.partitions]
     else:
-        missing = [each for each in dict.fromkeys(wish.subscriptions) if each not in transaction.subscriptions]
+        missing = [each for each in dict.fromkeys(command.subscriptions) if each not in transaction.subscriptions]
     if transaction.participants + len(missing) > settings.max_participants:
         raise InvalidOption(
-            f"transaction {_text(wish.txn)} would have {transaction.participants + len(missing)} partitions and "
+            f"transaction {_text(command.txn)} would have {transaction.participants + len(missing)} partitions and "
             f"subscriptions, at most {settings.max_participants} are possible"
         )
     if missing:
-        kind = PartitionsAdded if isinstance(wish, AddPartitions) else SubscriptionsAdded
+        kind = PartitionsAdded if isinstance(command, AddPartitions) else SubscriptionsAdded
         parts = range(0, len(missing), _PARTICIPANTS_A_RECORD)
-        return Write(wish.txn, tuple(kind(by, tuple(missing[at : at + _PARTICIPANTS_A_RECORD])) for at in parts))  # type: ignore[arg-type]
-    if isinstance(wish, AddPartitions):
-        silent = tuple(each for each in dict.fromkeys(wish.partitions) if each not in announced)
+        return Write(command.txn, tuple(kind(by, tuple(missing[at : at + _PARTICIPANTS_A_RECORD])) for at in parts))  # type: ignore[arg-type]
+    if isinstance(command, AddPartitions):
+        silent = tuple(each for each in dict.fromkeys(command.partitions) if each not in announced)
         if silent:
-            return Announce(wish.txn, silent)
-    return Done(wish.txn)
+            return Announce(command.txn, silent)
+    return Done(command.txn)
 
 
-def end(state: CoordinatorState, wish: End, by: int) -> Decision:
+def end(state: CoordinatorState, command: End, by: int) -> Decision:
     """Commit or abort.
 
     Raises:
         TransactionNotFound: it is over and forgotten, or never was.
         InvalidTxnStatus: it ends the other way.
     """
-    transaction = _known(state, wish.txn)
-    move = TransactionInput.COMMIT if wish.commit else TransactionInput.ABORT
+    transaction = _known(state, command.txn)
+    move = TransactionInput.COMMIT if command.commit else TransactionInput.ABORT
     after = TRANSITIONS.get((transaction.status, move))
     if after is None:
         raise InvalidTxnStatus(
-            f"transaction {_text(wish.txn)} is {transaction.status.value}, it cannot {move.value} any more"
+            f"transaction {_text(command.txn)} is {transaction.status.value}, it cannot {move.value} any more"
         )
     if after is not transaction.status:
-        return Write(wish.txn, (StatusUpdated(by, after),))
-    return Done(wish.txn) if transaction.finished else Wait()
+        return Write(command.txn, (StatusUpdated(by, after),))
+    return Done(command.txn) if transaction.finished else Wait()
 
 
 def time_out(transaction: LoggedTransaction, by: int) -> Write | None:

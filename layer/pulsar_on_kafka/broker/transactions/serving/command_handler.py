@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, CoordinatorState, LoggedTransaction, txn_id
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
-from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
 from pulsar_on_kafka.broker.transactions.serving.log_writer import Writing
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -27,9 +27,9 @@ class Deciding:
     this turn."""
 
     def __init__(
-        self, wishes: Wishes, writing: Writing, effects: Effects, settings: CoordinatorSettings, clock: Clock
+        self, commands: CommandQueue, writing: Writing, effects: Effects, settings: CoordinatorSettings, clock: Clock
     ) -> None:
-        self._wishes = wishes
+        self._commands = commands
         self._writing = writing
         self._effects = effects
         self._settings = settings
@@ -51,7 +51,7 @@ class Deciding:
     def propose(self, state: CoordinatorState) -> None:
         """Writes the records of every command that needs some. `judge` answers the others and the refused ones."""
         self._new_turn()
-        for waiting in self._wishes:
+        for waiting in self._commands:
             if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
                 continue
             try:
@@ -60,32 +60,32 @@ class Deciding:
                 continue
 
     def _propose(self, state: CoordinatorState, waiting: WaitingCommand) -> None:
-        wish = waiting.wish
-        if waiting.refusal is not None or wish is None:
+        command = waiting.command
+        if waiting.refusal is not None or command is None:
             return
-        if isinstance(wish, Begin):
+        if isinstance(command, Begin):
             # What was perhaps written may still arrive, under its id, which is not given again.
             if waiting.new_key is None or not (waiting.written or self._is_begun(state, waiting)):
-                self._write_begin(state, waiting, wish)
+                self._write_begin(state, waiting, command)
             return
-        local_id = wish.txn.least_bits
-        if local_id in self.ended or (isinstance(wish, End) and local_id in self.added):
+        local_id = command.txn.least_bits
+        if local_id in self.ended or (isinstance(command, End) and local_id in self.added):
             return  # what was written first is to be read back first
-        decision = self._decision(state, wish)
+        decision = self._decision(state, command)
         if isinstance(decision, coordinator_machine.Write):
             self._writing.write(decision, waiting)
-            (self.ended if isinstance(wish, End) else self.added).add(local_id)
+            (self.ended if isinstance(command, End) else self.added).add(local_id)
 
-    def _write_begin(self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin) -> None:
+    def _write_begin(self, state: CoordinatorState, waiting: WaitingCommand, command: Begin) -> None:
         next_id = max(state.highest_id, self._last_id) + 1
         waiting.new_key = None
-        write = self._new(state, waiting, wish, next_id)
+        write = self._new(state, waiting, command, next_id)
         self._begun += 1
         self._last_id = waiting.local_id = next_id
         waiting.new_key = self._writing.write(write, waiting)[0]
 
     def _new(
-        self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin, next_id: int
+        self, state: CoordinatorState, waiting: WaitingCommand, command: Begin, next_id: int
     ) -> coordinator_machine.Write:
         if next_id > state.highest_id + self._settings.most_ids_ahead:
             unread = next_id - 1 - state.highest_id
@@ -94,16 +94,23 @@ class Deciding:
                 " that they are open"
             )
         return coordinator_machine.begin(
-            state, wish, self._writing.by, waiting.request, next_id, self._clock.now_ms(), self._settings, self._begun
+            state,
+            command,
+            self._writing.by,
+            waiting.request,
+            next_id,
+            self._clock.now_ms(),
+            self._settings,
+            self._begun,
         )
 
     def _decision(
-        self, state: CoordinatorState, wish: End | AddPartitions | AddSubscriptions
+        self, state: CoordinatorState, command: End | AddPartitions | AddSubscriptions
     ) -> coordinator_machine.Decision:
-        if isinstance(wish, End):
-            return coordinator_machine.end(state, wish, self._writing.by)
-        announced = self._effects.announced(wish.txn.least_bits)
-        return coordinator_machine.register(state, wish, self._writing.by, announced, self._settings)
+        if isinstance(command, End):
+            return coordinator_machine.end(state, command, self._writing.by)
+        announced = self._effects.announced(command.txn.least_bits)
+        return coordinator_machine.register(state, command, self._writing.by, announced, self._settings)
 
     @staticmethod
     def _is_begun(state: CoordinatorState, waiting: WaitingCommand) -> bool:
@@ -119,9 +126,9 @@ class Deciding:
         self._begun = 0
         announce: list[coordinator_machine.Announce] = []
         more = False
-        for waiting in self._wishes:
+        for waiting in self._commands:
             if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
-                self._wishes.drop(waiting)  # the log is the answer
+                self._commands.drop(waiting)  # the log is the answer
                 continue
             try:
                 left = self._judge(state, waiting)
@@ -137,24 +144,24 @@ class Deciding:
         return announce, more or bool(self._writing)
 
     def _judge(self, state: CoordinatorState, waiting: WaitingCommand) -> coordinator_machine.Decision | None:
-        wish = waiting.wish
+        command = waiting.command
         if waiting.refusal is not None:
             raise waiting.refusal
-        if wish is None:
+        if command is None:
             return None
-        if isinstance(wish, Begin):
-            return self._judge_begin(state, waiting, wish)
-        decision = self._decision(state, wish)
+        if isinstance(command, Begin):
+            return self._judge_begin(state, waiting, command)
+        decision = self._decision(state, command)
         if not isinstance(decision, coordinator_machine.Done):
             return decision
-        if waiting.request and not isinstance(wish, End):
+        if waiting.request and not isinstance(command, End):
             self._writing.answer(waiting, None)
         else:
-            self._settle_soon(waiting, wish.txn)
+            self._settle_soon(waiting, command.txn)
         return None
 
     def _judge_begin(
-        self, state: CoordinatorState, waiting: WaitingCommand, wish: Begin
+        self, state: CoordinatorState, waiting: WaitingCommand, command: Begin
     ) -> coordinator_machine.Decision | None:
         txn = txn_id(state.coordinator, waiting.local_id)
         if waiting.new_key is not None and self._is_begun(state, waiting):
@@ -165,9 +172,9 @@ class Deciding:
                 waiting.fail(
                     AppendOutcomeUnknown(f"coordinator {state.coordinator}: perhaps transaction {txn} was opened")
                 )
-                self._wishes.drop(waiting)
+                self._commands.drop(waiting)
             return None
-        return self._new(state, waiting, wish, max(state.highest_id, self._last_id) + 1)
+        return self._new(state, waiting, command, max(state.highest_id, self._last_id) + 1)
 
     def _answer(self, waiting: WaitingCommand, refusal: Refused) -> None:
         """Sends a refusal; the refusal of a request is written, since the log contains its reply."""
@@ -175,23 +182,23 @@ class Deciding:
             self._writing.answer(waiting, refusal)
         else:
             waiting.fail(refusal)
-            self._wishes.drop(waiting)
+            self._commands.drop(waiting)
 
     def in_place(self, transactions: Iterable[LoggedTransaction]) -> bool:
         """Answers the commands of transactions whose outcome is everywhere. True when a caller waits for the log to
         contain the reply."""
         over = {transaction.id for transaction in transactions}
         asked = False
-        for waiting in self._wishes if over else ():
-            if isinstance(waiting.wish, End) and waiting.wish.txn in over:
+        for waiting in self._commands if over else ():
+            if isinstance(waiting.command, End) and waiting.command.txn in over:
                 asked = asked or bool(waiting.request)
-                waiting.settle(waiting.wish.txn)
-                self._wishes.drop(waiting)  # a request, too: the log's own records are its answer
+                waiting.settle(waiting.command.txn)
+                self._commands.drop(waiting)  # a request, too: the log's own records are its answer
         return asked
 
     def _settle_soon(self, waiting: WaitingCommand, txn: TxnId) -> None:
         self._answers.append((waiting, txn))
-        self._wishes.drop(waiting)
+        self._commands.drop(waiting)
 
     def tell(self) -> None:
         """Sends the judged replies. Call it when all endings are everywhere: callers that continue a transaction take

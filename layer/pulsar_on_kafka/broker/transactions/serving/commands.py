@@ -1,4 +1,4 @@
-"""Wishes that a coordinator has taken in and not answered, of its own process (futures) and of others (requests)."""
+"""Unanswered commands of a coordinator, from its own process (futures) and from others (requests)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,25 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_keys import TransactionRequestKey, decode_key
-from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End, Wish, decode_transaction_request
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
+    Begin,
+    Command,
+    End,
+    decode_transaction_request,
+)
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
 class WaitingCommand:
-    """One wish. Either `future` is there or `request` is not "".
+    """One command. Either `future` is set or `request` is not "".
 
-    `written`: records for it were appended at some time, or may have been. `new_key` is the NEW of a wish to begin.
+    `written`: records for it were appended at some time, or may have been. `new_key` is the NEW of a begin command.
     `refusal` is why a request is refused whatever the state is.
     """
 
-    wish: Wish | None
+    command: Command | None
     future: Future[TxnId] | None = None
     request: str = ""
     deadline: Deadline = field(default_factory=Deadline.never)
@@ -59,13 +64,13 @@ class WaitingCommand:
         """Fails the command: this process will not execute it; perhaps it was done."""
         if not self.written:
             self.fail(why)
-        elif isinstance(self.wish, End):
-            self.fail(TransactionOutcomeUnknown(f"ending {self.wish.txn}: {why}"))
+        elif isinstance(self.command, End):
+            self.fail(TransactionOutcomeUnknown(f"ending {self.command.txn}: {why}"))
         else:
-            self.fail(AppendOutcomeUnknown(f"{self.wish!r:.200}: {why}"))
+            self.fail(AppendOutcomeUnknown(f"{self.command!r:.200}: {why}"))
 
 
-class Wishes:
+class CommandQueue:
     """The waiting commands, for the coordinator's thread. Memory: `most` commands; a request beyond that is dropped,
     and its sender resends it."""
 
@@ -77,7 +82,7 @@ class Wishes:
         self._clock = clock
         self._waiting: dict[WaitingCommand, None] = {}
         self._to_begin: dict[WaitingCommand, None] = {}
-        """Wishes to begin, until they are let in."""
+        """Begin commands, until they are admitted."""
         self._requests: dict[str, WaitingCommand] = {}
         self.unreadable_requests = 0
         """Requests that could neither be read nor answered."""
@@ -90,7 +95,7 @@ class Wishes:
         return iter(list(self._waiting))
 
     def add(self, waiting: WaitingCommand) -> None:
-        (self._to_begin if isinstance(waiting.wish, Begin) else self._waiting)[waiting] = None
+        (self._to_begin if isinstance(waiting.command, Begin) else self._waiting)[waiting] = None
 
     def let_in(self, most: int) -> bool:
         """Admits this many of the waiting begin commands; returns whether more are left."""
@@ -119,7 +124,7 @@ class Wishes:
             asked = decode_transaction_request(value)
             left_ms = asked.until_ms - now_ms
             if 0 < left_ms <= self._longest_ms:
-                return WaitingCommand(asked.wish, request=request, until_ms=asked.until_ms)
+                return WaitingCommand(asked.command, request=request, until_ms=asked.until_ms)
             reason = (
                 f"the request may be executed for {left_ms} ms more, expected 1 to {self._longest_ms}: clocks differ"
             )
@@ -140,7 +145,7 @@ class Wishes:
             if waiting.request and waiting.until_ms <= now_ms:
                 self.drop(waiting)
             elif not waiting.request and waiting.deadline.passed():
-                waiting.give_up(DeadlineExceeded(f"time ran out while coordinator {self._coordinator} saw to a wish"))
+                waiting.give_up(DeadlineExceeded(f"the deadline passed in coordinator {self._coordinator}"))
                 self.drop(waiting)
 
     def resign(self, why: LayerError | None = None) -> None:

@@ -33,7 +33,7 @@ from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorSta
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
 from pulsar_on_kafka.broker.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.broker.transactions.serving.command_handler import Deciding
-from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
 from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog, Writing
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner
@@ -41,7 +41,7 @@ from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_keys import CoordinatorTakeoverKey, encode_key
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TakenOver, encode_log_value
-from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Wish
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Command
 
 _log: Final = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 60.0
@@ -80,10 +80,12 @@ class Coordinator:
         self._requests = requests
         self._settings = settings or CoordinatorSettings()
         self._clock = clock or SystemClock()
-        self._wishes = Wishes(log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock)
+        self._commands = CommandQueue(
+            log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock
+        )
         self._effects = Effects(outcomes, log.coordinator, self._settings, self._clock)
-        self._writing = Writing(log, self._settings, self._wishes)
-        self._deciding = Deciding(self._wishes, self._writing, self._effects, self._settings, self._clock)
+        self._writing = Writing(log, self._settings, self._commands)
+        self._deciding = Deciding(self._commands, self._writing, self._effects, self._settings, self._clock)
         self._counts = CoordinatorCounts(meter or CoordinatorMeter(), self._clock)
         self._admission = TransactionAdmission()
         self._arrived: list[WaitingCommand] = []
@@ -105,7 +107,7 @@ class Coordinator:
     @property
     def unreadable_requests(self) -> int:
         """Requests that could neither be read nor answered, since this object was made."""
-        return self._wishes.unreadable_requests
+        return self._commands.unreadable_requests
 
     def _forget_session(self) -> None:
         self._log.owner = None
@@ -123,7 +125,7 @@ class Coordinator:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def submit(self, wish: Wish, deadline: Deadline) -> Future[TxnId]:
+    def submit(self, command: Command, deadline: Deadline) -> Future[TxnId]:
         """Queues a command of this process; the future returns the transaction's id when the command is durably done.
 
         The future raises `InvalidTxnStatus`, `TransactionNotFound`, `InvalidOption`, `TooManyTransactions` (refused),
@@ -137,12 +139,12 @@ class Coordinator:
         """
         future: Future[TxnId] = Future()
         with self._arrival:
-            waiting = len(self._arrived) + len(self._wishes)
+            waiting = len(self._arrived) + len(self._commands)
             if waiting >= self._settings.max_waiting:
-                raise TooManyTransactions(f"coordinator {self.id} has {waiting} wishes waiting, its limit")
+                raise TooManyTransactions(f"coordinator {self.id} has {waiting} commands waiting, its limit")
             if not self._serving:
                 raise TransactionCoordinatorNotFound(f"coordinator {self.id} is not served here")
-            self._arrived.append(WaitingCommand(wish, future=future, deadline=deadline))
+            self._arrived.append(WaitingCommand(command, future=future, deadline=deadline))
             self._arrival.notify()
         return future
 
@@ -206,8 +208,8 @@ class Coordinator:
             self._serving = False
             arrived, self._arrived = self._arrived, []
         for waiting in arrived:
-            self._wishes.add(waiting)
-        self._wishes.resign(why)
+            self._commands.add(waiting)
+        self._commands.resign(why)
         self._requests.rest()
         self._forget_session()
 
@@ -222,11 +224,11 @@ class Coordinator:
         self._log.must_own()
         self._hear()
         self._take_arrived()
-        wished = len(self._wishes) > 0
+        wished = len(self._commands) > 0
         if not (self._busy or wished or self._next_s() <= 0):
             return False
-        self._wishes.drop_late()
-        self._busy = self._wishes.let_in(self._admission.begins)
+        self._commands.drop_late()
+        self._busy = self._commands.let_in(self._admission.begins)
         state = self._read_back(self._write(deadline), deadline)
         try:
             wanted, more = self._deciding.judge(state)
@@ -292,14 +294,14 @@ class Coordinator:
 
     def _hear(self) -> None:
         for record in self._requests.take():
-            self._wishes.hear(record)
+            self._commands.hear(record)
 
     def _take_arrived(self) -> None:
         with self._arrival:
             if self._delay.due(len(self._arrived), self._clock.monotonic()):
                 arrived, self._arrived = self._arrived, []
                 for waiting in arrived:
-                    self._wishes.add(waiting)
+                    self._commands.add(waiting)
 
     def _watch(self, state: CoordinatorState, local_id: int) -> None:
         """Applies a change of a transaction to its time-out and its buffers."""

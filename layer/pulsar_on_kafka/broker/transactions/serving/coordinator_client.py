@@ -40,9 +40,9 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
     TransactionRequest,
-    Wish,
     encode_transaction_request,
 )
 
@@ -94,7 +94,7 @@ class RemoteCoordinator:
         self._new_request = new_request
         self._wait = wait
 
-    def ask(self, wish: Wish, deadline: Deadline) -> TxnId:
+    def ask(self, command: Command, deadline: Deadline) -> TxnId:
         """Requests the command from the owner, within `deadline` and `REQUEST_LIFE_MS`; returns the transaction's id.
 
         Raises:
@@ -109,7 +109,7 @@ class RemoteCoordinator:
         left_ms = int(min(REQUEST_LIFE_MS, deadline.remaining_s() * 1000))
         until_ms = self._clock.now_ms() + left_ms
         try:
-            value = encode_transaction_request(TransactionRequest(until_ms, wish))
+            value = encode_transaction_request(TransactionRequest(until_ms, command))
         except MappingError as error:
             raise InvalidOption(str(error)) from error
         key = encode_key(TransactionRequestKey(self.id, request))
@@ -120,7 +120,7 @@ class RemoteCoordinator:
         while True:
             try:
                 found, owner = self._logs.ask_partition(
-                    self.id, lambda state: (self._outcome(state, wish, request), state.owner), deadline
+                    self.id, lambda state: (self._outcome(state, command, request), state.owner), deadline
                 )
                 if found is not None:
                     return found
@@ -137,7 +137,7 @@ class RemoteCoordinator:
             except StoreError as failure:
                 trouble = failure
             if self._clock.now_ms() >= until_ms or deadline.passed():
-                raise self._gave_up(wish, asked, trouble) from trouble
+                raise self._gave_up(command, asked, trouble) from trouble
             self._wait(min(look_s, deadline.remaining_s()))
             look_s = min(2 * look_s, _MAX_LOOK_INTERVAL_S)
 
@@ -151,34 +151,34 @@ class RemoteCoordinator:
             return asked
         return True
 
-    def _outcome(self, state: CoordinatorState, wish: Wish, request: str) -> TxnId | None:
-        if isinstance(wish, Begin):
+    def _outcome(self, state: CoordinatorState, command: Command, request: str) -> TxnId | None:
+        if isinstance(command, Begin):
             begun = state.begun_by(request)
             if begun is not None:
                 return begun.id
-        elif isinstance(wish, End):
-            transaction = state.transaction(wish.txn)
+        elif isinstance(command, End):
+            transaction = state.transaction(command.txn)
             if (
                 transaction is not None
                 and transaction.finished
-                and coordinator_machine.committed(transaction) == wish.commit
+                and coordinator_machine.committed(transaction) == command.commit
             ):
-                return wish.txn
+                return command.txn
         answer = state.answer(request)
         if answer is None:
             return None
         if answer.refused:
             raise _REFUSALS.get(answer.refused, Refused)(answer.reason)
-        if isinstance(wish, AddPartitions | AddSubscriptions):
-            return wish.txn
+        if isinstance(command, AddPartitions | AddSubscriptions):
+            return command.txn
         return None
 
-    def _gave_up(self, wish: Wish, asked: bool, trouble: StoreError | None) -> StoreError:
+    def _gave_up(self, command: Command, asked: bool, trouble: StoreError | None) -> StoreError:
         after = f" ({trouble})" if trouble else ""
         if not asked:
             return TransactionCoordinatorNotFound(f"coordinator {self.id} could not be reached in time{after}")
-        if isinstance(wish, End):
-            return TransactionOutcomeUnknown(f"coordinator {self.id} did not end {wish.txn} in time{after}")
+        if isinstance(command, End):
+            return TransactionOutcomeUnknown(f"coordinator {self.id} did not end {command.txn} in time{after}")
         return AppendOutcomeUnknown(f"coordinator {self.id} did not answer in time{after}")
 
 
@@ -192,7 +192,7 @@ class CoordinatorAccess(Protocol):
     def candidates(self) -> Sequence[int]:
         """Coordinators that a new transaction may be given to, best first."""
 
-    def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
+    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
         """Executes the command. Raises the errors of `RemoteCoordinator.ask`, and DeadlineExceeded when the command
         certainly was not done."""
 
@@ -224,18 +224,18 @@ class ClusterAccess:
         start = turn % len(others) if others else 0
         return [*served, *others[start:], *others[:start]]
 
-    def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
+    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
         count = self._count()
         if not 0 <= coordinator < count:
             raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
         try:
-            future = self._local.submit(coordinator, wish, deadline)
+            future = self._local.submit(coordinator, command, deadline)
         except TransactionCoordinatorNotFound:
-            return self._other(coordinator).ask(wish, deadline)
+            return self._other(coordinator).ask(command, deadline)
         try:
             return future.result(deadline.remaining_s() + _LEEWAY_S)
         except FutureTimeout:
-            kind = TransactionOutcomeUnknown if isinstance(wish, End) else AppendOutcomeUnknown
+            kind = TransactionOutcomeUnknown if isinstance(command, End) else AppendOutcomeUnknown
             raise kind(f"coordinator {coordinator} of this process did not answer in time") from None
 
     def _other(self, coordinator: int) -> RemoteCoordinator:

@@ -38,7 +38,7 @@ from pulsar_on_kafka_mapping.state.state_topics import (
     TRANSACTION_LOG,
     TRANSACTION_REQUESTS,
 )
-from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Wish
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Command
 
 _log: Final = logging.getLogger(__name__)
 
@@ -211,14 +211,14 @@ class Coordinators:
         with self._lock:
             return [f"pok-coordinator-{number}" for number, served in self._served.items() if not served.is_alive()]
 
-    def submit(self, coordinator: int, wish: Wish, deadline: Deadline) -> Future[TxnId]:
-        """Hand the wish to this process's coordinator. Raises TransactionCoordinatorNotFound when this process does not
-        have it."""
+    def submit(self, coordinator: int, command: Command, deadline: Deadline) -> Future[TxnId]:
+        """Passes the command to a coordinator of this process. Raises
+        TransactionCoordinatorNotFound: it runs elsewhere."""
         with self._lock:
             served = self._served.get(coordinator)
         if served is None:
             raise TransactionCoordinatorNotFound(f"coordinator {coordinator} is not assigned to this process")
-        return served.coordinator.submit(wish, deadline)
+        return served.coordinator.submit(command, deadline)
 
     def close(self, deadline: Deadline) -> None:
         """End all threads and wait for them; a second call does nothing."""

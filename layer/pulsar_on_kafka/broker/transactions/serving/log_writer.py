@@ -1,4 +1,4 @@
-"""Each turn of a coordinator's owner appends records of many wishes to its log together, each under a new key."""
+"""Each turn of a coordinator's owner appends records of many commands to its log together, each under a new key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, NotAuthorized, RecordTooLa
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings, Record, in_groups
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.owned import OwnedLog, random_session
 from pulsar_on_kafka.statelog.view import LogEnd, LogView
@@ -50,10 +50,10 @@ _REASON_CHARACTERS = 1000
 class Writing:
     """The records of one turn, for the coordinator's thread. Memory: these records."""
 
-    def __init__(self, log: CoordinatorLog, settings: CoordinatorSettings, wishes: Wishes) -> None:
+    def __init__(self, log: CoordinatorLog, settings: CoordinatorSettings, commands: CommandQueue) -> None:
         self._log = log
         self._settings = settings
-        self._wishes = wishes
+        self._commands = commands
         self.begin("", 0)
 
     def begin(self, session: str, by: int) -> None:
@@ -95,15 +95,15 @@ class Writing:
         """Append all of it; where the log ends then, None when there was nothing. Raises as `StateLog.append_many`:
         then some of it may be there."""
         records, self._records = self._records, []
-        wishes = {key: waiting for key, _, waiting in records if waiting is not None}
+        commands = {key: waiting for key, _, waiting in records if waiting is not None}
         pairs: list[Record] = [(key, value) for key, value, _ in records]
         end: LogEnd | None = None
         for group in in_groups(pairs, self._settings.group_records, self._settings.group_bytes):
-            end = self._append(group, wishes, deadline).since(end)
+            end = self._append(group, commands, deadline).since(end)
         return end
 
-    def _append(self, group: Sequence[Record], wishes: dict[bytes, WaitingCommand], deadline: Deadline) -> LogEnd:
-        concerned = {wishes[key]: None for key, _ in group if key in wishes}
+    def _append(self, group: Sequence[Record], commands: dict[bytes, WaitingCommand], deadline: Deadline) -> LogEnd:
+        concerned = {commands[key]: None for key, _ in group if key in commands}
         before = {waiting: waiting.written for waiting in concerned}
         for waiting in concerned:
             waiting.written = True
@@ -114,7 +114,7 @@ class Writing:
                 waiting.written = before[waiting]
                 if isinstance(failure, RecordTooLarge | NotAuthorized):
                     waiting.fail(failure)
-                    self._wishes.drop(waiting)
+                    self._commands.drop(waiting)
             raise
 
     def clean(self, keys: Sequence[bytes]) -> None:

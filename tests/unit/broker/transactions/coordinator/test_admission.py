@@ -8,7 +8,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
 from pulsar_on_kafka.broker.transactions.coordinator.rules import TransactionAdmission
-from pulsar_on_kafka.broker.transactions.serving.commands import WaitingCommand, Wishes
+from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End
 
@@ -35,34 +35,34 @@ def test_one_slow_append_says_nothing_and_a_network_that_became_slower_is_notice
     assert admission.begins == 4, "and one that became faster at once"
 
 
-def waiting(wish: Begin | End, deadline: Deadline | None = None) -> WaitingCommand:
-    return WaitingCommand(wish, future=Future[TxnId](), deadline=deadline or Deadline.never())
+def waiting(command: Begin | End, deadline: Deadline | None = None) -> WaitingCommand:
+    return WaitingCommand(command, future=Future[TxnId](), deadline=deadline or Deadline.never())
 
 
 def test_whoever_is_in_the_middle_of_a_transaction_comes_first() -> None:
-    wishes = Wishes(0, 100, 60_000, SystemClock())
+    commands = CommandQueue(0, 100, 60_000, SystemClock())
     begins = [waiting(Begin(1000)) for _ in range(5)]
     end = waiting(End(TxnId(0, 1), commit=True))
     for each in (*begins, end):
-        wishes.add(each)
-    assert list(wishes) == [end]
-    assert len(wishes) == 6
-    assert wishes.let_in(2)
-    assert list(wishes) == [end, *begins[:2]]
-    wishes.drop(begins[2])
-    assert not wishes.let_in(4)
-    assert list(wishes) == [end, *begins[:2], *begins[3:]]
+        commands.add(each)
+    assert list(commands) == [end]
+    assert len(commands) == 6
+    assert commands.let_in(2)
+    assert list(commands) == [end, *begins[:2]]
+    commands.drop(begins[2])
+    assert not commands.let_in(4)
+    assert list(commands) == [end, *begins[:2], *begins[3:]]
 
 
 def test_who_was_not_let_in_is_told_when_its_time_is_over_and_when_the_coordinator_moves() -> None:
-    wishes = Wishes(0, 100, 60_000, SystemClock())
+    commands = CommandQueue(0, 100, 60_000, SystemClock())
     late, other = waiting(Begin(1000), Deadline.after(0.0)), waiting(Begin(1000))
-    wishes.add(late)
-    wishes.add(other)
-    wishes.drop_late()
+    commands.add(late)
+    commands.add(other)
+    commands.drop_late()
     assert late.future is not None
     assert other.future is not None
     assert isinstance(late.future.exception(0), DeadlineExceeded)
-    wishes.resign()
+    commands.resign()
     assert isinstance(other.future.exception(0), TransactionCoordinatorNotFound)
-    assert len(wishes) == 0
+    assert len(commands) == 0

@@ -162,14 +162,14 @@ def test_ids_end_where_the_record_does() -> None:
 
 
 def test_a_partition_is_written_then_announced_then_done() -> None:
-    wish = AddPartitions(TXN, (PARTITION, PARTITION))
-    written = coordinator_machine.register(state_with(), wish, 1, frozenset(), SETTINGS)
+    command = AddPartitions(TXN, (PARTITION, PARTITION))
+    written = coordinator_machine.register(state_with(), command, 1, frozenset(), SETTINGS)
     assert written == coordinator_machine.Write(TXN, (PartitionsAdded(1, (PARTITION,)),))
     known = state_with(TxnStatus.OPEN, PARTITION)
-    assert coordinator_machine.register(known, wish, 1, frozenset(), SETTINGS) == coordinator_machine.Announce(
+    assert coordinator_machine.register(known, command, 1, frozenset(), SETTINGS) == coordinator_machine.Announce(
         TXN, (PARTITION,)
     )
-    assert coordinator_machine.register(known, wish, 1, {PARTITION}, SETTINGS) == coordinator_machine.Done(TXN)
+    assert coordinator_machine.register(known, command, 1, {PARTITION}, SETTINGS) == coordinator_machine.Done(TXN)
 
 
 def test_only_what_is_missing_is_written() -> None:
@@ -181,11 +181,11 @@ def test_only_what_is_missing_is_written() -> None:
 def test_a_subscription_needs_no_announcement() -> None:
     log = OwnedLog(5)
     log.new(1)
-    wish = AddSubscriptions(TXN, (TopicSubscription("persistent://a/b/c", 0, "s"),))
-    written = coordinator_machine.register(log.state(), wish, 1, frozenset(), SETTINGS)
+    command = AddSubscriptions(TXN, (TopicSubscription("persistent://a/b/c", 0, "s"),))
+    written = coordinator_machine.register(log.state(), command, 1, frozenset(), SETTINGS)
     assert isinstance(written, coordinator_machine.Write)
     log.put(1, written.values[0])
-    assert coordinator_machine.register(log.state(), wish, 1, frozenset(), SETTINGS) == coordinator_machine.Done(TXN)
+    assert coordinator_machine.register(log.state(), command, 1, frozenset(), SETTINGS) == coordinator_machine.Done(TXN)
 
 
 @pytest.mark.parametrize("status", [status for status in TxnStatus if status is not TxnStatus.OPEN])

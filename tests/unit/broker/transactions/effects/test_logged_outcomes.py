@@ -35,8 +35,8 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
-    Wish,
 )
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests
@@ -299,8 +299,8 @@ def test_a_coordinator_with_real_outcomes() -> None:
     world = World()
     coordinator = world.coordinator(CoordinatorSettings(group_delay_ms=0, low_water_every_ms=1))
 
-    def do(wish: Wish) -> TxnId:
-        future = coordinator.submit(wish, NEVER)
+    def do(command: Command) -> TxnId:
+        future = coordinator.submit(command, NEVER)
         while not future.done():
             coordinator.turn(NEVER)
         return future.result()

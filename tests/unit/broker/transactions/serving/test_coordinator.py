@@ -30,9 +30,9 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
+    Command,
     End,
     TransactionRequest,
-    Wish,
     encode_transaction_request,
 )
 from tests.clocks import PacedClock
@@ -169,8 +169,8 @@ class World:
         coordinator.take_over(NEVER)
         return coordinator
 
-    def do(self, coordinator: Coordinator, wish: Wish, turns: int = 4) -> TxnId:
-        future = coordinator.submit(wish, NEVER)
+    def do(self, coordinator: Coordinator, command: Command, turns: int = 4) -> TxnId:
+        future = coordinator.submit(command, NEVER)
         for _ in range(turns):
             coordinator.turn(NEVER)
         return future.result(0)
@@ -190,8 +190,8 @@ class World:
         found = self.state().transaction(txn)
         return None if found is None else found.status
 
-    def request(self, request: str, wish: Wish, until_ms: int = 30_000) -> None:
-        self.raw_request(request, encode_transaction_request(TransactionRequest(self.clock.ms + until_ms, wish)))
+    def request(self, request: str, command: Command, until_ms: int = 30_000) -> None:
+        self.raw_request(request, encode_transaction_request(TransactionRequest(self.clock.ms + until_ms, command)))
 
     def raw_request(self, request: str, value: bytes) -> None:
         self.log.append(TRANSACTION_REQUESTS, 3, encode_key(TransactionRequestKey(3, request)), value, NEVER)
@@ -721,7 +721,7 @@ def test_no_more_wait_than_may() -> None:
     coordinator = world.coordinator(CoordinatorSettings(max_waiting=2))
     coordinator.submit(Begin(1), NEVER)
     coordinator.submit(Begin(1), NEVER)
-    with pytest.raises(errors.TooManyTransactions, match="2 wishes waiting"):
+    with pytest.raises(errors.TooManyTransactions, match="2 commands waiting"):
         coordinator.submit(Begin(1), NEVER)
 
 
@@ -739,7 +739,7 @@ def test_a_wish_whose_time_is_over_is_given_up() -> None:
 
 
 def ask(
-    world: World, coordinator: Coordinator, wish: Wish, request: str = "77", before: Callable[[], object] = int
+    world: World, coordinator: Coordinator, command: Command, request: str = "77", before: Callable[[], object] = int
 ) -> TxnId:
     """Ask as another process does, which looks once in each turn of the owner."""
     remote = RemoteCoordinator(
@@ -750,7 +750,7 @@ def ask(
         new_request=lambda: request,
         wait=lambda seconds: take_a_turn(world, coordinator, before),
     )
-    return remote.ask(wish, NEVER)
+    return remote.ask(command, NEVER)
 
 
 def take_a_turn(world: World, coordinator: Coordinator, before: Callable[[], object]) -> None:
@@ -861,14 +861,14 @@ def test_a_coordinator_that_never_had_an_owner_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("command", "expected"),
     [
         (Begin(60_000), errors.AppendOutcomeUnknown),
         (AddPartitions(TxnId(3 << 48, 1), (PARTITION,)), errors.AppendOutcomeUnknown),
         (End(TxnId(3 << 48, 1), True), errors.TransactionOutcomeUnknown),
     ],
 )
-def test_without_an_answer_the_outcome_is_unknown(wish: Wish, expected: type[errors.StoreError]) -> None:
+def test_without_an_answer_the_outcome_is_unknown(command: Command, expected: type[errors.StoreError]) -> None:
     world = World()
     world.coordinator()
 
@@ -877,7 +877,7 @@ def test_without_an_answer_the_outcome_is_unknown(wish: Wish, expected: type[err
 
     remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock, wait=wait)
     with pytest.raises(expected, match="coordinator 3 did not"):
-        remote.ask(wish, NEVER)
+        remote.ask(command, NEVER)
     assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 30  # asked every second
 
 
