@@ -23,6 +23,7 @@ REPLACED_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 """Words for which the field has better ones: the role, redelivered, continues, receives."""
+_NO_SUBJECT: Final = re.compile(r"(What|Which|Who|How|Of|One that)\b")
 _CONSTANT: Final = re.compile(r"\b[A-Z_][A-Z0-9_]+\b")
 _BAD_CONSTANT: Final = re.compile(r"(?:^|_)(?<!AT_)(?:MOST|LEAST)(?:_(?!BITS\b)|$)|_AGAIN_S$")
 """Limits are MAX_X and MIN_X, pauses before a retry X_RETRY_INTERVAL_S. Pulsar has fields most_bits and least_bits."""
@@ -35,6 +36,18 @@ def modules(*folders: str) -> Iterator[Path]:
 
 def bad_constants(text: str) -> list[str]:
     return [name for name in _CONSTANT.findall(text) if _BAD_CONSTANT.search(name)]
+
+
+def docstrings(module: Path) -> Iterator[str]:
+    """Docstrings of a module, its classes and functions, and the strings under attributes and constants."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def docstrings_without_subject(module: Path) -> list[str]:
+    """Docstrings whose first word is a question word or "Of", and not the name of the thing."""
+    return [text for text in docstrings(module) if _NO_SUBJECT.match(text)]
 
 
 def public_classes(module: Path) -> Iterator[str]:
@@ -69,6 +82,7 @@ def figures() -> Mapping[str, int]:
         f"modules above {MAX_MODULE_LINES} lines": sum(source[each].count("\n") > MAX_MODULE_LINES for each in product),
         "public class names used more than once": sum(count > 1 for count in names.values()),
         "replaced words in product code": sum(len(REPLACED_WORDS.findall(source[module])) for module in product),
+        "docstrings without a subject": sum(len(docstrings_without_subject(module)) for module in product),
         "replaced words in pages": sum(len(REPLACED_WORDS.findall(text)) for text in prose),
         f"sentences above {MAX_SENTENCE_WORDS} words in pages": sum(len(long_sentences(page)) for page in pages()),
         "words in pages": sum(len(text.split()) for text in prose),
