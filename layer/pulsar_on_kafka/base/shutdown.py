@@ -1,4 +1,4 @@
-"""Lifetimes: resources of a `with` block, and a program that is told to stop."""
+"""Lifetimes: resources of a `with` block, and the end of a program by a signal."""
 
 from __future__ import annotations
 

@@ -38,11 +38,11 @@ from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
 from pulsar_on_kafka.kafka.security import refused_everywhere, tls_listener
 
 MAX_AT_ONCE: Final = 2_000
-"""Topics, or partitions, that one request asks about."""
+"""The limit of topics, or partitions, in one request."""
 LEARNS_WITHIN_S: Final = 5.0
 """A broker learns so late, at most, of a topic that was made, added to or deleted."""
 _LEARN_RETRY_INTERVAL_S: Final = 0.05
-_ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
+_ASK_S: Final = 0.5  # a refused login is detected between two requests
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:
@@ -82,14 +82,14 @@ class KafkaAdmin(OfOneProcess):
             try:
                 found.append(self._answered_cluster_id(deadline))
             except errors.LayerError as failure:
-                self._handle.poll(0)  # librdkafka says only there why nobody answered, and goes on trying
+                self._handle.poll(0)  # librdkafka reports only there why no broker replied, and retries
                 if self._events.no_login is not None:
                     raise self._events.no_login from failure
                 if not looked:
                     looked.append(tls_listener(self._options, deadline))
                 if any(looked):
                     raise errors.ConnectFailed(
-                        f"{looked[0]} speaks TLS, and was asked without: name it kafka+ssl://{looked[0]}"
+                        f"{looked[0]} speaks TLS, and was contacted without: name it kafka+ssl://{looked[0]}"
                     ) from failure
                 if refused := refused_everywhere(self._options, deadline):
                     raise errors.ConnectFailed(f"no broker listens at {refused}: connection refused") from failure
@@ -104,11 +104,11 @@ class KafkaAdmin(OfOneProcess):
         return found[0]
 
     def _answered_cluster_id(self, deadline: Deadline) -> str:
-        """As a handle that is new hears it without asking; afterwards as the controller tells it, or any other broker
-        while that one is away.
+        """The id that a new handle gets without a request; afterwards that of the controller, or of any other broker
+        while the controller is unreachable.
 
-        The cheapest question to any broker would be one about a topic that is not there. librdkafka keeps every topic
-        that it was asked about, though, and asks for those that are not there every second until the handle is closed.
+        The cheapest request to any broker would be one for a missing topic. But librdkafka keeps every requested topic,
+        and requests the missing ones every second until the handle is closed.
         """
         if not handles.met_cluster(self._handle):
             if wait_until(lambda: bool(handles.met_cluster(self._handle)), deadline.at_most(_ASK_S)):
@@ -256,7 +256,7 @@ class KafkaAdmin(OfOneProcess):
 
         if partitions and not wait_until(all_answered, deadline):
             left = sorted(set(partitions) - found.keys())
-            raise errors.DeadlineExceeded(f"asking for offsets of {topic}: no leader in time for {left}")
+            raise errors.DeadlineExceeded(f"requesting offsets of {topic}: no leader in time for {left}")
         return found
 
     def log_ranges(
@@ -320,7 +320,7 @@ class KafkaAdmin(OfOneProcess):
         without_leader: set[str] = set()
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
         for where, future in self._handle.list_offsets(request, **budget(deadline)).items():
-            what = f"asking for offsets of {where.topic}-{where.partition}"
+            what = f"requesting offsets of {where.topic}-{where.partition}"
             try:
                 answer = result(future, deadline, what, on_topic("Describe", where.topic))
                 found[where.topic, where.partition] = _told_offset(answer, what)
@@ -331,12 +331,12 @@ class KafkaAdmin(OfOneProcess):
         return found, without_leader
 
     def _refresh_leaders(self, deadline: Deadline) -> None:
-        """Have librdkafka request the leaders of all topics. By itself librdkafka sends the leader epochs that it knows
+        """Lets librdkafka request the leaders of all topics. By itself librdkafka sends the leader epochs that it knows
         for minutes after an election (librdkafka 2.16), and brokers refuse each request with FENCED_LEADER_EPOCH.
 
         The request names no topic: brokers may create a named topic that was deleted meanwhile.
         """
-        with suppress(errors.LayerError):  # the caller asks again
+        with suppress(errors.LayerError):  # the caller retries
             self.list_topics(deadline)
 
     def offsets_at_time(
@@ -446,7 +446,8 @@ class KafkaAdmin(OfOneProcess):
 
 
 def _told_offset(answer: Any, what: str) -> int:
-    """Raises DeadlineExceeded: the broker did not answer in time, which librdkafka tells as a success."""
+    """The offset in a reply. Raises DeadlineExceeded: the broker did not reply in time, which librdkafka reports as a
+    success."""
     offset = int(answer.offset)
     if offset == OFFSET_INVALID:
         raise errors.DeadlineExceeded(f"{what}: no answer in time")

@@ -38,7 +38,7 @@ class TopicKey(Key, frozen=True, tag="t"):
 
 class EpochKey(Key, frozen=True, tag="ep"):
     """The key of an epoch in `topics` and `subscriptions`: entities were removed from this partition before it, and new
-    ones have versions behind all of theirs (decision 0026)."""
+    ones have higher versions than all of them (decision 0026)."""
 
     epoch: int
 
@@ -111,8 +111,7 @@ class LedgerKey(Key, frozen=True, tag="l"):
 
 
 class DeliveryKey(Key, frozen=True, tag="d"):
-    """The key of a record of `deliveries`; the topic is not compacted, so the key only names whom the record
-    concerns."""
+    """The key of a record of `deliveries`; the topic is not compacted, so the key only names the cursor."""
 
     topic: str
     partition: int

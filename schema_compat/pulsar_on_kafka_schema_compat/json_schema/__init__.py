@@ -2,6 +2,6 @@
 allows.
 
 The rules are Confluent's under its strict policy, and Apicurio's for the keywords that Confluent does not compare;
-where both would accept a document that lets an old value fail, this package refuses. Two liberties of theirs remain: a
+where both would accept a document that lets an old value fail, this package refuses. Two of their liberties remain: a
 newly required property with a `default` is accepted, and so is a further `oneOf` branch that overlaps with another.
 """

@@ -74,7 +74,7 @@ class Reading(pulsar.schema.Record):
 @pytest.mark.parametrize("listener", ["TLS", "SASL"])
 def test_a_plain_url_to_a_tls_port_is_told_which_url_it_takes(cluster: SecureCluster, listener: Any) -> None:
     address = cluster.broker.bootstrap_of(listener)
-    said = re.escape(f"{address} speaks TLS, and was asked without: name it kafka+ssl://{address}")
+    said = re.escape(f"{address} speaks TLS, and was contacted without: name it kafka+ssl://{address}")
     client = pulsar.Client(f"kafka://{address}")
     with pytest.raises(pulsar.ConnectError, match=said):
         client.create_producer(TOPIC)

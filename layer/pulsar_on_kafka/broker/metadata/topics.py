@@ -79,15 +79,15 @@ class Topic:
     layout: LedgerLayout
     bound: bool = False
     policies: Mapping[str, Any] = field(default_factory=dict)
-    """What was set for the topic itself when it was opened."""
+    """The topic's own policies when it was opened."""
     partition_names: tuple[str, ...] = ()
     compacted_to: Mapping[int, int] = field(default_factory=dict)
     """Up to where, exclusive, a compacted read leaves out all but the newest message of each key."""
     namespace_policies: Mapping[str, Any] | None = None
-    """What was set for its namespace and the cluster then (nothing without the right to read that); None where it was
+    """The policies of its namespace and the cluster then (empty without the right to read them); None where they were
     not read."""
     backlog_exceeded: BacklogExceeded | None = None
-    """Whether there was too much that is not acknowledged when it was opened."""
+    """Whether its backlog exceeded a quota when it was opened."""
 
     def partition_field(self, partition: int) -> int:
         """The partition that a message id shows."""
@@ -144,9 +144,9 @@ class Topics:
         end_producers: Callable[[TopicRecord, Deadline], Collection[str]] = lambda record, deadline: (),
         until: Callable[[Callable[[], bool], Deadline], bool] = wait_until,
     ) -> None:
-        """`clock` says the brokers' time. `end_producers` ends the producers of an incarnation that is deleted, and
-        gives an id for each process whose records may still arrive. `until`: how a broker is asked again whether it has
-        learned of a topic; simulations count and do not wait."""
+        """`clock` returns the brokers' time. `end_producers` ends the producers of a deleted incarnation, and returns
+        an id for each process whose records may still arrive. `until`: repeats a check whether a broker knows a topic;
+        simulations count and do not wait."""
         self._end_producers = end_producers
         self._until = until
         self._entities = entities
@@ -159,7 +159,8 @@ class Topics:
         self.deletions = DeletionMarks(clock, self.records.amend, self.records.read, until)
 
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
-        """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""
+        """The topic if it exists. A Kafka topic of that name without a record of this product is none yet (see
+        `open`)."""
         found = self._read(name, deadline)
         if found is None or found[1].state is not LifeState.ACTIVE:
             return None
@@ -167,7 +168,7 @@ class Topics:
         return None if topic is None else _of_partition(topic, name)
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None:
-        """Whether a topic of this name lives, or which life of it was the last; None for one that never was."""
+        """The live incarnation of a topic of this name, or the last one; None for one that never existed."""
         found = self._read(name, deadline)
         if found is None:
             return None
@@ -180,10 +181,10 @@ class Topics:
         )
 
     def partitions_now(self, topic: Topic, deadline: Deadline) -> int:
-        """How many partitions an opened topic has meanwhile.
+        """The present number of partitions of an opened topic.
 
         Raises:
-            NoSuchTopic: it was deleted, or deleted and made anew.
+            NoSuchTopic: it was deleted, or deleted and recreated.
         """
         described = self._admin.describe_topic(topic.kafka_topic, deadline)
         if described is None or described.topic_id != topic.kafka_topic_id:
@@ -191,10 +192,10 @@ class Topics:
         return described.partitions if topic.partitioned else 1
 
     def kafka_topic_id(self, name: TopicName, deadline: Deadline) -> str:
-        """The id of the Kafka topic that holds the messages of an open topic; asks nothing where it is known since.
+        """The id of the Kafka topic that holds the messages of an open topic; sends no request where it is known.
 
         Raises:
-            NoSuchTopic: there is no such topic.
+            NoSuchTopic: the topic does not exist.
         """
         current = self._entities.of(str(name.base)).cached(str(name.base))
         record = decode_topic(current.value) if current is not None else None
@@ -282,11 +283,11 @@ class Topics:
         sides: tuple[str, str],
         or_more: bool = False,
     ) -> Topic:
-        """The topic with as many partitions (0: not partitioned) as one elsewhere: as it is, made, or grown.
+        """The topic with as many partitions (0: not partitioned) as one elsewhere: existing, created, or grown.
 
         Raises:
-            Refused: one alone is partitioned, or this one has more, unless it may (`or_more`). `sides` say where each
-                of the two is, and what is to be done.
+            Refused: one alone is partitioned, or this one has more, unless it may (`or_more`). `sides` describe the
+                places of the two, and the remedy.
         """
         found = self.find_or_create(name, partitions, deadline, entries_per_ledger=entries_per_ledger)
         has = found.partitions if found.partitioned else 0
@@ -363,10 +364,10 @@ class Topics:
             return found
 
     def compact(self, name: TopicName, deadline: Deadline) -> None:
-        """Have compacted reads fold everything that is in the topic now. No message is removed.
+        """Lets compacted reads fold all messages in the topic now. No message is removed.
 
         Raises:
-            NoSuchTopic: there is none.
+            NoSuchTopic: it does not exist.
         """
         topic = self.find(name.base, deadline)
         if topic is None:
@@ -414,12 +415,12 @@ class Topics:
             raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
-        """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
-        made anew. Returns that record; what is left to do is `finish_deletion`'s. Doing it twice does no harm. Programs
-        that use the topic do not count (`DeletionMarks.begin`).
+        """Records that the topic is being deleted: from then on no topic has that name, and it can be created again.
+        Returns that record; `finish_deletion` does the rest. A second call does no harm. Programs that use the topic do
+        not count (`DeletionMarks.begin`).
 
         Raises:
-            NoSuchTopic: there is none.
+            NoSuchTopic: it does not exist.
             InvalidOption: the name is a partition's.
         """
         if name.partition >= 0:
@@ -451,12 +452,11 @@ class Topics:
         return current, record
 
     def finish_deletion(self, record: TopicRecord, deadline: Deadline) -> None:
-        """End the producers of a life that is DELETING, delete its Kafka topic with whatever is left in it (a bound one
-        stays), and say that it is DELETED. Does no harm to one who is at it too.
+        """Ends the producers of a DELETING incarnation, deletes its Kafka topic with the rest of its data (a bound one
+        stays), and records DELETED. Concurrent calls do no harm.
 
         Raises:
-            DeadlineExceeded: too much time went by since it was looked at whose the Kafka topic is. And other
-                LayerErrors.
+            DeadlineExceeded: the check of the Kafka topic's owner is too old. And other LayerErrors.
         """
         senders = self._end_producers(record, deadline)
         if record.bound:
@@ -466,7 +466,8 @@ class Topics:
             self.removals.delete_topic(record, senders, deadline)
 
     def _without_former_life(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
-        """What is on record. Kafka has no two topics of one name: what is being deleted goes at once, before this."""
+        """The record. Kafka has no two topics of one name: the data of a deleted incarnation are deleted at once,
+        before this."""
         found = self._read(name, deadline)
         if found is not None and found[1].state is LifeState.DELETING:
             self.finish_deletion(found[1], deadline)
@@ -487,8 +488,8 @@ class Topics:
     def _begin_creation(
         self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline
     ) -> Versioned | None:
-        """What is on record then; None where a life of the topic began and ended meanwhile: what was found in Kafka may
-        have been its."""
+        """The record then; None where an incarnation of the topic began and ended meanwhile: the Kafka topic that was
+        found may have been its."""
         found = self._without_former_life(name, deadline)
         kafka_name = self._instance.kafka_topic(name)
         if found is not None and found[1].state is LifeState.DELETED:
@@ -558,8 +559,9 @@ class Topics:
         return topic
 
     def _made(self, name: TopicName, intent: Versioned, deadline: Deadline) -> TopicDescription:
-        """The Kafka topic of a life that is CREATING. What Kafka said was there may have been a former life's, just
-        before it was deleted: as long as this life lasts, it is made again. A bound one that went ends this life."""
+        """The Kafka topic of a CREATING incarnation. The one that Kafka reported may have been a former incarnation's,
+        just before its deletion: while this incarnation lasts, it is created again. The loss of a bound one ends this
+        incarnation."""
         record, state = decode_topic(intent.value), LifeState.CREATING
         configs = DATA_TOPIC_CONFIGS if name.is_persistent else NON_PERSISTENT_CONFIGS
         while state in (LifeState.CREATING, LifeState.ACTIVE):
@@ -590,8 +592,8 @@ class Topics:
         return opened_topic(record, described.partitions)
 
     def _look(self, record: TopicRecord, deadline: Deadline) -> TopicDescription | None:
-        """What Kafka has now of a life that was made; None where its topic is gone. Partitions are added before that is
-        recorded, so a broker that knows fewer has not learned of them."""
+        """The present Kafka topic of a created incarnation; None where it was deleted. Partitions are added before that
+        is recorded, so a broker that knows fewer has not received them yet."""
 
         def settled(told: TopicDescription | None) -> bool:
             if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
@@ -603,14 +605,14 @@ class Topics:
         if described is None or described.topic_id != record.kafka_topic_id:
             return None
         if described.partitions < record.partitions:
-            _log.warning("topic=%s has %d partitions, Kafka tells of %s", record.name, record.partitions, described)
+            _log.warning("topic=%s has %d partitions, Kafka reports %s", record.name, record.partitions, described)
         return described
 
     def _told(
         self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]
     ) -> TopicDescription | None:
-        """What Kafka tells of a topic. A broker may learn late of what was made, added or deleted: what is not
-        `settled` is asked again, for `LEARNS_WITHIN_S` at most."""
+        """Kafka's description of a topic. A broker may receive creations, additions and deletions late: until the
+        description is `settled` the request is repeated, for `LEARNS_WITHIN_S` at most."""
         told: TopicDescription | None = None
 
         def tells_settled() -> bool:
@@ -623,7 +625,8 @@ class Topics:
 
 
 def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:
-    """Whether it may be the Kafka topic of a life that is CREATING, whose record names the one of the life before."""
+    """Whether it may be the Kafka topic of a CREATING incarnation, whose record names the one of the incarnation
+    before."""
     return told is not None and told.topic_id != creating.kafka_topic_id
 
 

@@ -1,5 +1,5 @@
-"""An inbox gives the messages of a consumer to the application; `ConsumerBatchReceivePolicy` says when a batch of them
-is complete."""
+"""An inbox passes the messages of a consumer to the application; `ConsumerBatchReceivePolicy` defines a complete
+batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNLIMITED: Final = sys.maxsize
 
 
 def hear(inbox: Inbox, listener: Callable[[_Owner, Message], None], owner: _Owner) -> bool:
-    """Have a listener called with the next message; False when there is none."""
+    """Calls a listener with the next message; False when there is none."""
     message = inbox.take_now()
     if message is None:
         return False

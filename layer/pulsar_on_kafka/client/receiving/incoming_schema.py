@@ -48,10 +48,10 @@ def admit_schema(node: Node, topic: Topic, info: SchemaInfo, deadline: Deadline)
 
 
 def _in_use(node: Node, topic: Topic, deadline: Deadline) -> bool:
-    """The topic has data, producers or consumers. What this process has no right to see is not there.
+    """Whether the topic has data, producers or consumers. Those that this process may not see do not count.
 
     Source: PersistentTopic.addSchemaIfIdleOrCheckCompatible. Differs from Pulsar: consumers with AUTO_CONSUME count as
-    any other, and readers do not, because their groups do not say.
+    any other, and readers do not, because their groups do not record that.
     """
     partitions = range(topic.partitions)
 
@@ -118,8 +118,8 @@ Read = Callable[[Written], Any]
 class IncomingValues:
     """The values of one topic's messages by one schema. Thread-safe.
 
-    The schema of a version is asked for when its first message is read; after that a value costs no question.
-    Memory: `VERSIONS` ways of reading, besides what the registry and the schema keep.
+    The schema of a version is requested when its first message is read; after that a value costs no request. Memory:
+    `VERSIONS` decoders, besides those of the registry and the schema.
     """
 
     def __init__(self, schema: Schema, topic: TopicName, schemas: SchemaRegistry, timeout_s: float) -> None:
@@ -127,7 +127,7 @@ class IncomingValues:
         self._topic = topic
         self._schemas = schemas
         self._timeout_s = timeout_s
-        reads_alike = type(schema).decode_as_written is Schema.decode_as_written  # whoever wrote the payload
+        reads_alike = type(schema).decode_as_written is Schema.decode_as_written  # for any writer of the payload
         self._by_writer = isinstance(schema, AutoConsumeSchema) or not reads_alike
         self._reader: Callable[[bytes | None], Read] = lru_cache(maxsize=VERSIONS)(self._reader_of)
 

@@ -90,9 +90,9 @@ class Receiving(OfOneProcess, Generic[_C]):
             return self._inbox.take(deadline)
 
     def batch_receive(self) -> list[Message]:
-        """Messages until there are as many, or as large ones, as the batch receive policy says, or its time is over.
+        """Messages up to the number, the size or the time of the batch receive policy.
 
-        Empty when none came in that time; without a time-out it waits until the batch is full.
+        Empty when none arrived in that time; without a time-out it waits until the batch is full.
 
         Raises:
             AlreadyClosed: the consumer was closed.
@@ -105,7 +105,7 @@ class Receiving(OfOneProcess, Generic[_C]):
             return self._batch_policy.collect(self._inbox)
 
     def receive_async(self, callback: ReceiveCallback) -> None:
-        """Have `callback(result, message)` called with the next message, from a listener thread.
+        """Calls `callback(result, message)` with the next message, from a listener thread.
 
         At most 10,000 such calls wait at a time (`InvalidConfiguration` beyond).
         """

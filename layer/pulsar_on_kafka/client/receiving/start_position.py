@@ -61,7 +61,8 @@ def _offset_at_or_before(
 
 
 class TopicPositions:
-    """The positions of one topic's messages are asked of Kafka. Raise LayerError: it does not say."""
+    """The positions of one topic's messages, requested from Kafka. Its methods raise LayerError: Kafka does not
+    reply."""
 
     def __init__(self, node: Node, topic: Topic) -> None:
         self._node = node
@@ -70,8 +71,8 @@ class TopicPositions:
     def begin(
         self, partitions: Sequence[int], message_id: NativeMessageId, deadline: Deadline, *, inclusive: bool
     ) -> tuple[dict[int, int], dict[int, Begun]]:
-        """Where reading begins, per partition (see `start_offset`), and with which message of a batch entry there. An
-        id without a batch index stands before the first message of its entry, as in Pulsar."""
+        """The start of reading, per partition (see `start_offset`), and the first message of a batch entry there. An id
+        without a batch index stands before the first message of its entry, as in Pulsar."""
         topic, admin = self._topic, self._node.admin
         low = admin.start_offsets(topic.kafka_topic, partitions, deadline)
         end = admin.end_offsets(topic.kafka_topic, partitions, deadline)
@@ -119,7 +120,7 @@ class TopicPositions:
     def seek_to(
         self, partition: int, offset: int, message_id: NativeMessageId, deadline: Deadline, *, inclusive: bool = True
     ) -> Seek:
-        """How a cursor is set to the message of an id (behind it, unless `inclusive`), whose entry lies at `offset`,
+        """The seek of a cursor to the message of an id (behind it, unless `inclusive`), whose entry lies at `offset`,
         below the log's end."""
         first, size = self.first_in_entry(partition, offset, message_id, deadline, inclusive=inclusive)
         if size == 0:

@@ -1,8 +1,8 @@
-"""The producers of a topic across processes: claims by compare-and-set, heartbeats, and hearing of being thrown out.
+"""The producers of a topic across processes: claims by compare-and-set, heartbeats, and detection of being fenced.
 
 A claim holds as long as its process sends a heartbeat every 3 s (10 s later it counts as dead; a process of the same
-machine is known to be dead at once). Who is thrown out hears of it within a second, or, where its receipts are
-confirmed (`Membership.confirm`), before any receipt that it is not entitled to.
+machine is known to be dead at once). A fenced producer detects it within a second, or, where its receipts are confirmed
+(`Membership.confirm`), before any invalid receipt.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ _log = logging.getLogger(__name__)
 CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey)
 
 LIFE_MS: Final = 10_000
-"""How long a heartbeat counts."""
+"""The validity of a heartbeat."""
 _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _RETRY_INTERVAL_S: Final = 0.1
 _REPORT_S: Final = 5.0
-"""How long a delivery report waits for the claims to be read; librdkafka serves no other report meanwhile."""
+"""The longest wait of a delivery report for the reading of the claims; librdkafka serves no other report meanwhile."""
 _REPORT_RETRY_INTERVAL_S: Final = 1.0
 _LEAVING_S: Final = 12.0
 _STOPPING_S: Final = 5.0
-"""How long all producers that are thrown out together may take to stop. Heartbeats of others wait meanwhile."""
+"""The time-out for all producers that are fenced together to stop. Heartbeats of others wait meanwhile."""
 
 
 def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
-    """The claims of this incarnation of a topic: what is on record of them (`known`), or those of one in which no
-    producer of ours was yet. A topic that is bound has records of others, but no chunks or markers. The epochs of its
-    former incarnations go on, since no two claims have one number.
+    """The claims of this incarnation of a topic: the recorded ones (`known`), or those of a topic without a producer of
+    this product so far. A bound topic has records of other programs, but no chunks or markers. The epochs of its former
+    incarnations continue, since no two claims have one number.
 
     Raises:
         NoSuchTopic: the incarnation was deleted after it was opened.
@@ -101,22 +101,22 @@ class _Heartbeat(NamedTuple):
 
 
 class ProducerRegistry:
-    """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
+    """This process's producers in one cluster. Thread-safe; a thread maintains the claims while there are any.
 
-    Memory: one entry per producer, and what is live of the partitions of `producers` that were asked for.
+    Memory: one entry per producer, and the live records of the partitions of `producers` in use.
     """
 
     def __init__(self, log: StateLog, clock: ClusterClock, data: DataLog, offsets: Offsets) -> None:
         self._log = log
         self._clock = clock
         self._heartbeats: dict[str, _Heartbeat] = {}
-        """By topic, the last one of this process after which all its claims stood."""
+        """This process's last heartbeat of each topic after which all its claims stood."""
         self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
         self._session = secrets.token_hex(16)
         self._process = this_process()
         self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
         self._held: dict[tuple[str, str], list[Membership]] = {}
-        """By topic and `claim_name`; several only under that of the unnamed."""
+        """Memberships by topic and `claim_name`; only unnamed producers share one."""
         self.fence_records = FenceRecords(
             log, data, offsets, lambda topic, question, deadline: self._views.ask(
                 topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
@@ -128,7 +128,7 @@ class ProducerRegistry:
             ),
         )  # fmt: skip
         self._noted: set[tuple[str, int, tuple[str, ...]]] = set()
-        """What is known to be on record, by topic and life."""
+        """Properties that are known to be recorded, by topic and incarnation."""
         """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
         self._lock = threading.RLock()
@@ -143,10 +143,10 @@ class ProducerRegistry:
         self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
         self._rests = HeartbeatRests()
         self._unread: dict[int, tuple[str, float]] = {}
-        """By partition of `producers`, the last error of `claims_for_report`, and until when it counts."""
+        """The last error of `claims_for_report`, and its validity, by partition of `producers`."""
         self._gave_up_ms: dict[str, int] = {}
-        """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
-        `REQUESTS_ARRIVE_WITHIN_MS`."""
+        """The time at which this process last abandoned records of a topic that may still be stored. Memory: those of
+        the last `REQUESTS_ARRIVE_WITHIN_MS`."""
 
     # In and out ---------------------------------------------------------------------------------------------------
 
@@ -161,9 +161,9 @@ class ProducerRegistry:
         own_epoch: bool = False,
         topic_epoch: int | None = None,
     ) -> Membership:
-        """Be admitted, to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
-        `own_epoch` a named one gets an epoch that nobody else has, as exclusive ones always do. `topic_epoch`: what it
-        was told when it was there before.
+        """Admits a producer to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
+        `own_epoch` a named one gets an epoch of its own, as exclusive ones always do. `topic_epoch`: the epoch that it
+        got when it was connected before.
 
         Raises:
             ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
@@ -228,10 +228,10 @@ class ProducerRegistry:
         return joined, [claim for claim in displaced.values() if claim.session != self._session]
 
     def renew(self, membership: Membership, deadline: Deadline) -> None:
-        """Give a named producer an epoch that nobody else has or had.
+        """Gives a named producer an epoch that no other producer has or had.
 
         Raises:
-            ProducerExcluded: it was thrown out.
+            ProducerExcluded: it was fenced.
         """
 
         def raised(current: Versioned | None) -> bytes | None:
@@ -250,12 +250,12 @@ class ProducerRegistry:
             membership.claim = claim[0]
 
     def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False, raw: bool = False) -> None:
-        """Have it on record, before the first such record is sent, that those who read the topic need headers (see
-        `ProducerClaims.plain`), with `chunks` that some messages are to be put together (`unchunked`), and with `raw`
-        that some are as a client of Pulsar's batched or compressed them. Asks nothing once that is known.
+        """Records, before the first such record is sent, that readers of the topic need headers (see
+        `ProducerClaims.plain`), with `chunks` that some messages must be assembled (`unchunked`), and with `raw` that
+        some have a Pulsar client's batching or compression. Sends no request once that is known.
 
         Raises:
-            StoreError: it is not known to be on record.
+            StoreError: it is not known to be recorded.
         """
         self._note(topic, ("plain", *(["unchunked"] if chunks else []), *(["raw"] if raw else [])), deadline)
 
@@ -322,8 +322,7 @@ class ProducerRegistry:
         self._entities.amend(topic, dismissed, deadline)
 
     def unclaimed(self, partition: int, deadline: Deadline) -> dict[str, Versioned]:
-        """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
-        epoch, by name."""
+        """Records in one partition of `producers` of topics without claims and without epochs, by name."""
         found = self._entities.in_partition(partition, decode_claims, deadline)
         return {
             topic: state
@@ -337,9 +336,9 @@ class ProducerRegistry:
         return self._entities.remove_dead(partition, unclaimed, deadline)
 
     def end_incarnation(self, topic: str, incarnation: int, deadline: Deadline) -> set[str]:
-        """Throw out the producers of an incarnation that is being deleted, admit no other one to it, and wait until
-        those have stopped. Gives the sessions that have not said so, also of dead processes: a record that they sent
-        may still be stored."""
+        """Fences the producers of an incarnation that is being deleted, admits no others to it, and waits until they
+        have stopped. Returns the sessions that have not reported their end, also of dead processes: a record that they
+        sent may still be stored."""
 
         def ended(current: Versioned | None) -> bytes | None:
             claims = ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
@@ -372,7 +371,7 @@ class ProducerRegistry:
         )
 
     def tell_soon(self, topic: str) -> None:
-        """Have the keeper tell of a topic's producers before it is due."""
+        """Schedules an early heartbeat of a topic's producers."""
         self._rests.change(topic)
         self._keeper.wake()
 
@@ -451,10 +450,10 @@ class ProducerRegistry:
     def fences_of(
         self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, name: str | None = None
     ) -> dict[int, list[Fence]]:
-        """Where epochs begin in partitions as they are now: of exclusive producers, replicators and producer names.
-        With `name` only those that can make records of this producer name void.
+        """The beginnings of epochs in partitions at present: of exclusive producers, replicators and producer names.
+        With `name` only those that can void records of this producer name.
 
-        Without the right to read `producers` there are none to be had: then those that are met while reading count.
+        Without the right to read `producers` the result is empty: then those in the records that are read count.
         """
         try:
             exclusive = self.fence_records.of_partitions(topic, partitions, deadline)
@@ -496,7 +495,7 @@ class ProducerRegistry:
         return self._clock.now_ms() < max(claim.deadline_ms, self._heartbeat_of(topic, claim.session, deadline) or 0)
 
     def _heartbeat_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
-        """Until when the session says that it lives; None when it withdrew its heartbeat."""
+        """The end of the session's validity by its heartbeat; None when it withdrew the heartbeat."""
         heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return None if heartbeat is None else heartbeat.deadline_ms
 
@@ -514,9 +513,7 @@ class ProducerRegistry:
             return not waiting
 
         if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
-            _log.warning(
-                "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
-            )
+            _log.warning("topic=%s %d fenced producers have not reported that they stopped", topic, len(waiting))
 
     def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
@@ -526,7 +523,7 @@ class ProducerRegistry:
         heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
         key = encode_key(ProducerSessionKey(topic, self._session))
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
-        # The broker's answer has told when it stored this, at the earliest after `begun`: the clock may have lagged.
+        # The broker's reply contains the time of the store, at the earliest after `begun`: the clock may have lagged.
         life_ms = min(LIFE_MS, heartbeat.deadline_ms - self._clock.known_now_ms())
         if held and not self.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
             self._next_look_s = 0.0
@@ -549,7 +546,7 @@ class ProducerRegistry:
         self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
 
     def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
-        """Say that this process has no producer on a topic any more. A heartbeat that is over stays where it gave up
+        """Records that this process has no producer on a topic any more. An expired heartbeat stays where it abandoned
         records that may still be stored, so that a deletion of the topic names this session."""
         self._heartbeats.pop(topic, None)
         self._rests.forget(topic)
@@ -578,7 +575,7 @@ class ProducerRegistry:
         return max(0.0, self._rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
 
     def _tell(self, topics: set[str]) -> None:
-        """Send heartbeats, but none on a topic that was left: nobody would take it back."""
+        """Sends heartbeats, but none for a topic that was left: no process would withdraw it."""
         for topic in topics:
             with self._lock:
                 if self._holds(topic):
@@ -622,7 +619,8 @@ class ProducerRegistry:
     def _take_out(
         self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
     ) -> list[tuple[Membership, errors.Refused]]:
-        """Those of these memberships that do not stand in their topic's claims, which are held no more, and why."""
+        """Removes those of these memberships that do not stand in their topic's claims; returns them with the
+        reasons."""
         out: list[tuple[Membership, errors.Refused]] = []
         for key in keys:
             held = self._held.get(key, [])
@@ -633,7 +631,7 @@ class ProducerRegistry:
 
 
 def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
-    """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something may
+    """Requests these producers to stop, and waits for their messages under way. Returns the topics of which records may
     still be stored: there the heartbeat stays, so that no process takes them for stopped."""
     left: set[str] = set()
     deadline = Deadline.after(_STOPPING_S)
@@ -641,9 +639,9 @@ def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]
         try:
             if membership.throw_out(reason, deadline):
                 left.add(membership.topic)
-        except Exception:  # one that cannot be told is no reason not to tell the others
+        except Exception:  # the others must be notified all the same
             left.add(membership.topic)
-            _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+            _log.exception("producer=%s could not be notified that it was fenced", membership.name)
     return left
 
 

@@ -136,7 +136,7 @@ class PartitionBufferStats:
     Attributes:
         ongoing: open transactions; `bound` is the lowest offset at which a record of one may lie, and None without any.
         aborted: aborted transactions; `unsealed` those of which a record may still arrive.
-        excluded: records of aborted transactions, and records that came after the end of theirs.
+        excluded: records of aborted transactions, and records that arrived after the end of their transaction.
         entries: records of the buffer topic about this partition, `waiting` of them void or of an earlier incarnation:
             they wait to be cleaned.
     """

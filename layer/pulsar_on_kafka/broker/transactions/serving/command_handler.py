@@ -202,7 +202,7 @@ class Deciding:
 
     def tell(self) -> None:
         """Sends the judged replies. Call it when all endings are everywhere: callers that continue a transaction take
-        processor time from those that wait for the last step of theirs."""
+        processor time from those that wait for a last step."""
         answers, self._answers = self._answers, []
         for waiting, txn in answers:
             waiting.settle(txn)
