@@ -9,6 +9,7 @@ test that is missing. Exit status 1 when fewer than `--least` are caught.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from tests.house import SOURCES
 from tests.mutation.mutants import Mutant, mutants
 
 _PYTEST: Final = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=no")
@@ -85,10 +87,15 @@ def _clone(root: Path, where: Path) -> Path:
     return where
 
 
+def environment_of(clone: Path) -> dict[str, str]:
+    """The environment in which Python imports the product from the clone, not from the checkout that is installed."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(clone / source) for source in SOURCES)}
+
+
 def _unchanged_s(clone: Path, tests: Sequence[str]) -> float:
     """How long the tests take. Raises SystemExit when they fail as they are."""
     begun_s = time.monotonic()
-    done = subprocess.run([sys.executable, *_PYTEST, *tests], cwd=clone, check=False)
+    done = subprocess.run([sys.executable, *_PYTEST, *tests], cwd=clone, env=environment_of(clone), check=False)
     if done.returncode:
         raise SystemExit("the tests fail without any change")
     return time.monotonic() - begun_s
@@ -100,7 +107,10 @@ def _lives(clone: Path, file: Path, mutant: Mutant, tests: Sequence[str], longes
     at.write_text(mutant.source)
     try:
         command = [sys.executable, *_PYTEST, *tests]
-        return subprocess.run(command, cwd=clone, check=False, capture_output=True, timeout=longest_s).returncode == 0
+        done = subprocess.run(
+            command, cwd=clone, env=environment_of(clone), check=False, capture_output=True, timeout=longest_s
+        )
+        return done.returncode == 0
     except subprocess.TimeoutExpired:
         return False
     finally:
