@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, CoordinatorState, LoggedTransaction, txn_id
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
-from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
+from pulsar_on_kafka.broker.transactions.serving.commands import CoordinatorCommands, WaitingCommand
 from pulsar_on_kafka.broker.transactions.serving.log_writer import Writing
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -27,7 +27,12 @@ class Deciding:
     this turn."""
 
     def __init__(
-        self, commands: CommandQueue, writing: Writing, effects: Effects, settings: CoordinatorSettings, clock: Clock
+        self,
+        commands: CoordinatorCommands,
+        writing: Writing,
+        effects: Effects,
+        settings: CoordinatorSettings,
+        clock: Clock,
     ) -> None:
         self._commands = commands
         self._writing = writing

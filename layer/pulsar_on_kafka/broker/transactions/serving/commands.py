@@ -70,7 +70,7 @@ class WaitingCommand:
             self.fail(AppendOutcomeUnknown(f"{self.command!r:.200}: {why}"))
 
 
-class CommandQueue:
+class CoordinatorCommands:
     """The waiting commands, for the coordinator's thread. Memory: `most` commands; a request beyond that is dropped,
     and its sender resends it."""
 

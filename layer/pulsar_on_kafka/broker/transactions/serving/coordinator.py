@@ -33,7 +33,7 @@ from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorSta
 from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
 from pulsar_on_kafka.broker.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.broker.transactions.serving.command_handler import Deciding
-from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
+from pulsar_on_kafka.broker.transactions.serving.commands import CoordinatorCommands, WaitingCommand
 from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog, Writing
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner
@@ -80,7 +80,7 @@ class Coordinator:
         self._requests = requests
         self._settings = settings or CoordinatorSettings()
         self._clock = clock or SystemClock()
-        self._commands = CommandQueue(
+        self._commands = CoordinatorCommands(
             log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock
         )
         self._effects = Effects(outcomes, log.coordinator, self._settings, self._clock)

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, NotAuthorized, RecordTooLa
 from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings, Record, in_groups
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
+from pulsar_on_kafka.broker.transactions.serving.commands import CoordinatorCommands, WaitingCommand
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.owned import OwnedLog, random_session
 from pulsar_on_kafka.statelog.view import LogEnd, LogView
@@ -50,7 +50,7 @@ _REASON_CHARACTERS = 1000
 class Writing:
     """The records of one turn, for the coordinator's thread. Memory: these records."""
 
-    def __init__(self, log: CoordinatorLog, settings: CoordinatorSettings, commands: CommandQueue) -> None:
+    def __init__(self, log: CoordinatorLog, settings: CoordinatorSettings, commands: CoordinatorCommands) -> None:
         self._log = log
         self._settings = settings
         self._commands = commands

@@ -8,7 +8,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
 from pulsar_on_kafka.broker.transactions.coordinator.rules import TransactionAdmission
-from pulsar_on_kafka.broker.transactions.serving.commands import CommandQueue, WaitingCommand
+from pulsar_on_kafka.broker.transactions.serving.commands import CoordinatorCommands, WaitingCommand
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End
 
@@ -40,7 +40,7 @@ def waiting(command: Begin | End, deadline: Deadline | None = None) -> WaitingCo
 
 
 def test_whoever_is_in_the_middle_of_a_transaction_comes_first() -> None:
-    commands = CommandQueue(0, 100, 60_000, SystemClock())
+    commands = CoordinatorCommands(0, 100, 60_000, SystemClock())
     begins = [waiting(Begin(1000)) for _ in range(5)]
     end = waiting(End(TxnId(0, 1), commit=True))
     for each in (*begins, end):
@@ -55,7 +55,7 @@ def test_whoever_is_in_the_middle_of_a_transaction_comes_first() -> None:
 
 
 def test_who_was_not_let_in_is_told_when_its_time_is_over_and_when_the_coordinator_moves() -> None:
-    commands = CommandQueue(0, 100, 60_000, SystemClock())
+    commands = CoordinatorCommands(0, 100, 60_000, SystemClock())
     late, other = waiting(Begin(1000), Deadline.after(0.0)), waiting(Begin(1000))
     commands.add(late)
     commands.add(other)
