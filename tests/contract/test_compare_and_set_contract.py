@@ -177,7 +177,7 @@ def test_an_unreadable_key_is_passed_over_and_told(
 
 
 def test_proposals_that_never_win_end_after_some(log: StateLog, state_topic: StateTopic) -> None:
-    store = CompareAndSet(log, state_topic, 0, Keys(), most_proposals=5)
+    store = CompareAndSet(log, state_topic, 0, Keys(), max_proposals=5)
     rival = node(log, state_topic)
     tried = 0
 

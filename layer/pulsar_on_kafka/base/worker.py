@@ -40,15 +40,15 @@ def check_threads() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Pauses after work that failed: `least_s`, then twice as long each time, up to `most_s` (by default always the
+    """Pauses after work that failed: `min_s`, then twice as long each time, up to `max_s` (by default always the
     same)."""
 
-    least_s: float = 1.0
-    most_s: float = 0.0
+    min_s: float = 1.0
+    max_s: float = 0.0
 
     def next_s(self, pause_s: float) -> float:
         """The pause after `pause_s`, which is 0.0 before the first."""
-        return max(self.least_s, min(2 * pause_s, self.most_s))
+        return max(self.min_s, min(2 * pause_s, self.max_s))
 
 
 _ONE_SECOND: Final = Retry()

@@ -160,7 +160,7 @@ class Pages:
             held=self._asked(problems, self._site.held, topic, name),
             retained=retained,
             ledgers=[] if retained is None else [each for each in retained.value.ledgers if each.partition == number],
-            most_ledgers=PARTITIONS,
+            max_ledgers=PARTITIONS,
             problems=list(dict.fromkeys(problems)),
             here=lambda **changed: link(
                 "/subscription", **{"topic": topic, "name": name, "partition": number, "list": page or None, **changed}

@@ -158,5 +158,5 @@ def records_stay_s(topic: StateTopic) -> float:
 
 def check_partition(topic: StateTopic, partition: int) -> None:
     """Raises ValueError for a partition that the topic does not have: a fault of the caller."""
-    if not 0 <= partition < topic.most_partitions:
-        raise ValueError(f"state topic {topic.name} has partitions 0 to {topic.most_partitions - 1}, not {partition}")
+    if not 0 <= partition < topic.max_partitions:
+        raise ValueError(f"state topic {topic.name} has partitions 0 to {topic.max_partitions - 1}, not {partition}")

@@ -86,7 +86,7 @@ class CompareAndSet(Generic[E]):
         clock: Clock | None = None,
         keeping: Keeping[E] | None = None,
         new_attempt: Callable[[], str] = random_attempt,
-        most_proposals: int = MAX_PROPOSALS,
+        max_proposals: int = MAX_PROPOSALS,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -96,7 +96,7 @@ class CompareAndSet(Generic[E]):
         kept: Keeping[E] = keeping or Keeping()
         self._keep_winners = kept.winners
         self._new_attempt = new_attempt
-        self._most_proposals = most_proposals
+        self._max_proposals = max_proposals
         self._view: LogView[VersionedEntities[E]] = LogView(
             log, topic, partition, lambda: VersionedEntities(keys, kept.value, kept.place_of), clock or SystemClock()
         )
@@ -212,7 +212,7 @@ class CompareAndSet(Generic[E]):
                 return Versioned(outcome.version, outcome.offset, attempt, value)
             state = outcome.state
             lost += 1
-            if lost >= self._most_proposals:
+            if lost >= self._max_proposals:
                 raise AppendFailed(f"{lost} proposals for {entity} in {self._name} lost, the last: {outcome!r:.200}")
             longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(lost, 16), deadline.remaining_s())
             threading.Event().wait(secrets.randbelow(1000) / 1000 * longest_s)

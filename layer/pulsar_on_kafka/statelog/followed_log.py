@@ -32,14 +32,14 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 class Window:
     """Every record that the log has in [base, reached). One thread puts, any may take.
 
-    Memory: `most_records` records of `most_bytes` (keys and values), or one record that is larger; the oldest go.
+    Memory: `max_records` records of `max_bytes` (keys and values), or one record that is larger; the oldest go.
     """
 
-    def __init__(self, start: int, *, most_records: int = MAX_RECORDS, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, start: int, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
         """`start` is the offset that is read first."""
         self.start = start
-        self._most_records = most_records
-        self._most_bytes = most_bytes
+        self._max_records = max_records
+        self._max_bytes = max_bytes
         self._base = start
         self._reached = -1
         """Nothing was received yet: waiting for the first record is slower than an ordinary reading."""
@@ -54,9 +54,7 @@ class Window:
             for record in records:
                 self._records.append(record)
                 self._bytes += _size(record)
-            while len(self._records) > self._most_records or (
-                self._bytes > self._most_bytes and len(self._records) > 1
-            ):
+            while len(self._records) > self._max_records or (self._bytes > self._max_bytes and len(self._records) > 1):
                 gone = self._records.popleft()
                 self._bytes -= _size(gone)
                 self._base = gone.offset + 1

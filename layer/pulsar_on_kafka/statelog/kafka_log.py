@@ -209,7 +209,7 @@ class KafkaStateLog:
                 continue
             deadline.check(f"state topic {name} to be known to the brokers")
             self._closed.wait(min(_METADATA_PAUSE_S, deadline.remaining_s()))
-        if not topic.partitions <= found.partitions <= topic.most_partitions:
+        if not topic.partitions <= found.partitions <= topic.max_partitions:
             raise StateTopicMismatch(
                 f"state topic {name} has {found.partitions} partitions and must have {topic.partitions}:"
                 " it was not made by this software, or by another version of it; state can be kept in it only when it"

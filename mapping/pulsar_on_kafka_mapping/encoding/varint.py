@@ -124,10 +124,10 @@ class ByteReader:
     def text(self) -> str:
         return text_of(self.take(self.varint()), self.what)
 
-    def count(self, least_bytes_each: int) -> int:
+    def count(self, min_bytes_each: int) -> int:
         """A number of items; refused when that many cannot follow (so that garbage allocates nothing)."""
         number = self.varint()
-        if number * least_bytes_each > len(self._data) - self._at:
+        if number * min_bytes_each > len(self._data) - self._at:
             raise CorruptRecord(f"{self.what} announces {number} items in {len(self._data) - self._at} bytes")
         return number
 

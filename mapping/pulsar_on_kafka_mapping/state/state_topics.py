@@ -55,7 +55,7 @@ class StateTopic:
     configs: Mapping[str, str] = field(hash=False, repr=False)
 
     @property
-    def most_partitions(self) -> int:
+    def max_partitions(self) -> int:
         """The topic may have as many: where a partition is a coordinator there may be more than at first."""
         return MAX_COORDINATORS if self.partitioned_by is PartitionedBy.COORDINATOR else self.partitions
 
@@ -82,8 +82,8 @@ class StateTopic:
         """
         if self.partitioned_by is not PartitionedBy.COORDINATOR:
             raise MappingError(f"partition of {self.name} for coordinator {coordinator}, expected a topic's name")
-        if not 0 <= coordinator < self.most_partitions:
-            raise MappingError(f"coordinator is {coordinator}, expected 0 to {self.most_partitions - 1}")
+        if not 0 <= coordinator < self.max_partitions:
+            raise MappingError(f"coordinator is {coordinator}, expected 0 to {self.max_partitions - 1}")
         return coordinator
 
 

@@ -32,12 +32,12 @@ class NativeMessage(NamedTuple):
 
 
 def taken_apart(
-    metadata: PulsarMetadata, payload: bytes, most_bytes: int, *, deduplicated: bool = False
+    metadata: PulsarMetadata, payload: bytes, max_bytes: int, *, deduplicated: bool = False
 ) -> list[NativeMessage] | None:
     """The messages in order; None for an entry that is stored as it came.
 
     That is one message that is not compressed, and what cannot be had as messages: encrypted, a chunk of something
-    compressed, more than `MAX_TAKEN_APART` messages, payloads above `most_bytes` or together above what a frame has,
+    compressed, more than `MAX_TAKEN_APART` messages, payloads above `max_bytes` or together above what a frame has,
     and what cannot be read.
 
     Args:
@@ -58,12 +58,12 @@ def taken_apart(
         plain = _plain(metadata, payload)
         if not batched:
             alone = structs.replace(metadata, compression=None, uncompressed_bytes=None)
-            return [NativeMessage(alone, plain)] if len(plain) <= most_bytes else None
+            return [NativeMessage(alone, plain)] if len(plain) <= max_bytes else None
         singles = decode_batch(plain, metadata.messages or 0)
         found = [_alone(metadata, single, at) for at, single in enumerate(singles)]
     except CorruptRecord:
         return None
-    if not found or max(len(each.payload) for each in found) > most_bytes:
+    if not found or max(len(each.payload) for each in found) > max_bytes:
         return None
     return None if deduplicated and not _has_its_ids(metadata, found) else found
 

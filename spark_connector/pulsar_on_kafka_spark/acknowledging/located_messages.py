@@ -171,12 +171,12 @@ def _converted(name: str) -> list[Column]:
     ]
 
 
-def _number(name: str, most_bytes: int) -> Column:
+def _number(name: str, max_bytes: int) -> Column:
     """A varint of that many bytes at most, from what `_converted` gives."""
     low, behind = F.col(name), F.col(f"{name}_behind")
     first = _LOW_DIGITS // 2
-    groups = [_group(low, first - 1 - group, group) for group in range(min(most_bytes, first))]
-    groups += [_group(behind, most_bytes - 1 - group, group) for group in range(first, most_bytes)]
+    groups = [_group(low, first - 1 - group, group) for group in range(min(max_bytes, first))]
+    groups += [_group(behind, max_bytes - 1 - group, group) for group in range(first, max_bytes)]
     return reduce(Column.bitwiseOR, groups)
 
 

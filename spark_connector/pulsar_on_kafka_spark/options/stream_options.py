@@ -29,21 +29,21 @@ _WITH_SUBSCRIPTION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """A checked stream has these options.
+    """The options of a checked stream.
 
     Attributes:
-        most_entries: of one micro-batch, over all partitions; a batch entry counts once. None: no limit.
-        most_bytes: of one micro-batch, by the sizes of a sample of what is to be read.
-        acknowledge: what was delivered, once `fn` returned. Without a subscription there is nothing to acknowledge on.
-        refused_again_s: how long what `fn` refuses is kept back.
-        ack_timeout_s: for one batch's acknowledgements to be durable.
+        max_entries: the limit of one micro-batch, over all partitions; a batch entry counts once. None: no limit.
+        max_bytes: the limit of one micro-batch, by the sizes of a sample of its records.
+        acknowledge: whether delivered messages are acknowledged, once `fn` returned. Requires a subscription.
+        redelivery_delay_s: the delay until messages that `fn` refused are redelivered.
+        ack_timeout_s: the time-out until one batch's acknowledgements are durable.
     """
 
     read: ReadOptions
-    most_entries: int | None = None
-    most_bytes: int | None = None
+    max_entries: int | None = None
+    max_bytes: int | None = None
     acknowledge: bool = True
-    refused_again_s: float = 60.0
+    redelivery_delay_s: float = 60.0
     ack_timeout_s: float = 120.0
 
 

@@ -53,12 +53,12 @@ def share_out(available: Mapping[_Place, int], most: int | None) -> dict[_Place,
     return shares
 
 
-def entries_within(most_bytes: int, sample: Mapping[int, int]) -> int:
+def entries_within(max_bytes: int, sample: Mapping[int, int]) -> int:
     """The number of records of the sizes in `sample` (bytes by count) that fit; one at least, so that a stream
     proceeds."""
     count = sum(sample.values())
     size = sum(size * number for size, number in sample.items())
-    return max(1, most_bytes if not size else most_bytes * count // size)
+    return max(1, max_bytes if not size else max_bytes * count // size)
 
 
 _log = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ class TopicPlanner:
 
     def keep_back(self, refused: ByTopic) -> None:
         """Holds refused messages back: they are redelivered after the delay, or with the next start."""
-        due = monotonic() + self._options.refused_again_s
+        due = monotonic() + self._options.redelivery_delay_s
         for name, partitions in refused.items():
             for partition, entries in partitions.items():
                 offsets = entries.whole | BitMap64(entries.batches)
@@ -295,10 +295,10 @@ class TopicPlanner:
         return view.whole.end if self._fixed is None else min(view.whole.end, self._fixed.get(place, 0))
 
     def _most(self, views: Mapping[str, TopicView], begun: StreamOffset) -> int | None:
-        most = self._options.most_entries
-        if self._options.most_bytes is None:
+        most = self._options.max_entries
+        if self._options.max_bytes is None:
             return most
-        by_bytes = entries_within(self._options.most_bytes, self._sizes(views, begun))
+        by_bytes = entries_within(self._options.max_bytes, self._sizes(views, begun))
         return by_bytes if most is None else min(most, by_bytes)
 
     def _sizes(self, views: Mapping[str, TopicView], begun: StreamOffset) -> Counter[int]:

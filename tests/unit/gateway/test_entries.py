@@ -57,7 +57,7 @@ def test_another_record_is_never_taken_for_it() -> None:
 
 
 def test_it_holds_so_many_bytes_and_the_ones_that_were_asked_for_last() -> None:
-    entries = OutgoingEntries(most_bytes=2_500)
+    entries = OutgoingEntries(max_bytes=2_500)
     for offset in (0, 1, 0, 2):
         entry(entries, batched(b"x" * 1_000, offset=offset))
     assert entries.converted == 3

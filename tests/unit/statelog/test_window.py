@@ -67,14 +67,14 @@ def test_who_waits_hears_that_nothing_comes_any_more() -> None:
 
 
 def test_only_the_newest_are_kept() -> None:
-    window = Window(0, most_records=3)
+    window = Window(0, max_records=3)
     window.put([record(n) for n in range(5)], 5)
     assert offsets(window.take(2, 5, NOW)) == [2, 3, 4]
     assert window.take(1, 5, NOW) is None
 
 
 def test_one_record_is_kept_however_large_it_is() -> None:
-    window = Window(0, most_bytes=10)
+    window = Window(0, max_bytes=10)
     window.put([record(0), record(1, size=100)], 2)
     assert offsets(window.take(1, 2, NOW)) == [1]
     window.put([record(2)], 3)
@@ -90,7 +90,7 @@ def test_one_record_is_kept_however_large_it_is() -> None:
     st.integers(1, 10),
 )
 def test_what_is_taken_is_what_lies_there(present: list[int], cuts: list[int], start: int, end: int, most: int) -> None:
-    window = Window(0, most_records=most)
+    window = Window(0, max_records=most)
     edges = sorted({0, len(present), *(cut for cut in cuts if cut < len(present))})
     for first, last in itertools.pairwise(edges):
         window.put([record(n) for n in present[first:last]], present[last - 1] + 1)

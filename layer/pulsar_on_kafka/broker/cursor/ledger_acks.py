@@ -47,14 +47,14 @@ def below(ledgers: LedgerAcks, end: int, entries_per_ledger: int) -> dict[int, H
     return found
 
 
-def pieces(ledgers: LedgerAcks, most_bytes: int) -> Iterator[dict[int, Holes]]:
-    """The same in ascending pieces of at most `most_bytes` each, but for one bitmap that is longer by itself (512 KiB
+def pieces(ledgers: LedgerAcks, max_bytes: int) -> Iterator[dict[int, Holes]]:
+    """The same in ascending pieces of at most `max_bytes` each, but for one bitmap that is longer by itself (512 KiB
     at most: see `positions.MAX_ENTRIES_PER_LEDGER`)."""
     piece: dict[int, Holes] = {}
     size = 0
-    for index, acked, batches in _grains(ledgers, most_bytes):
+    for index, acked, batches in _grains(ledgers, max_bytes):
         grain = _ROUND_BYTES + _bytes_of(acked) + sum(map(_set_bytes, batches.values()))
-        if piece and size + grain > most_bytes:
+        if piece and size + grain > max_bytes:
             yield piece
             piece, size = {}, 0
         known = piece.get(index)
@@ -64,7 +64,7 @@ def pieces(ledgers: LedgerAcks, most_bytes: int) -> Iterator[dict[int, Holes]]:
         yield piece
 
 
-def _grains(ledgers: LedgerAcks, most_bytes: int) -> Iterator[tuple[int, BitMap, dict[int, tuple[int, int]]]]:
+def _grains(ledgers: LedgerAcks, max_bytes: int) -> Iterator[tuple[int, BitMap, dict[int, tuple[int, int]]]]:
     for index in sorted(ledgers):
         holes = ledgers[index]
         if holes.acked:
@@ -72,7 +72,7 @@ def _grains(ledgers: LedgerAcks, most_bytes: int) -> Iterator[tuple[int, BitMap,
         sets: dict[int, tuple[int, int]] = {}
         size = 0
         for entry, acks in sorted(holes.batches.items()):
-            if sets and size + _set_bytes(acks) > most_bytes // 2:
+            if sets and size + _set_bytes(acks) > max_bytes // 2:
                 yield index, BitMap(), sets
                 sets, size = {}, 0
             sets[entry] = acks

@@ -103,12 +103,12 @@ def trimmable(ledgers: Sequence[Ledger], retention: Retention, needs: Needs, fir
     """
     listed = [ledger for ledger in ledgers if ledger.state is not LedgerState.DELETING]
     first_needed = needs.first_needed()
-    kept_bytes = sum(_least_bytes(ledger) for ledger in listed)
+    kept_bytes = sum(_min_bytes(ledger) for ledger in listed)
     going: list[Ledger] = []
     for ledger in listed[:-1]:
         if ledger.state is not LedgerState.CLOSED or (first_needed is not None and ledger.end > first_needed):
             break
-        kept_bytes -= _least_bytes(ledger)
+        kept_bytes -= _min_bytes(ledger)
         too_old = retention.time_minutes >= 0 and ledger.end <= first_young
         too_much = retention.size_mb >= 0 and kept_bytes >= retention.size_mb * MEGABYTE
         if not (too_old or too_much):
@@ -122,7 +122,7 @@ def is_full(ledger: Ledger, rollover: Rollover, now_ms: int) -> bool:
     record = ledger.record
     return (
         0 < record.first_publish_ms <= now_ms - rollover.max_minutes * MINUTE_MS
-        or _least_bytes(ledger) >= rollover.max_megabytes * MEGABYTE
+        or _min_bytes(ledger) >= rollover.max_megabytes * MEGABYTE
         or record.entries >= rollover.max_entries
     )
 
@@ -150,11 +150,11 @@ def open_trim(
 
 def _before_last(ledger: Ledger, megabytes: int) -> int:
     """The offset behind which there are at least so many megabytes; the ledger's first one where there are not."""
-    least, wanted = _least_bytes(ledger), megabytes * MEGABYTE
+    least, wanted = _min_bytes(ledger), megabytes * MEGABYTE
     if wanted == 0:
         return ledger.end
     return ledger.first if least < wanted else ledger.end - -(-ledger.record.entries * wanted // least)
 
 
-def _least_bytes(ledger: Ledger) -> int:
+def _min_bytes(ledger: Ledger) -> int:
     return max(0, ledger.record.bytes - ledger.record.bytes_error)

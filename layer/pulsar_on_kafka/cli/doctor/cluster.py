@@ -227,7 +227,7 @@ def _hidden(admin: KafkaAdmin, kafka_name: str) -> str:
 
 def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, partitions: int) -> DoctorFinding:
     check = f"state topic {topic.name}"
-    if not topic.partitions <= partitions <= topic.most_partitions:
+    if not topic.partitions <= partitions <= topic.max_partitions:
         return fail(
             check,
             f"{kafka_name} has {counted(partitions, 'partition')}, not {topic.partitions}",

@@ -93,7 +93,7 @@ class ConsumerBatchReceivePolicy:
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
             raise ValueError("at least one of max_num_message, max_num_bytes and timeout_ms must be above 0")
         self._most = max_num_message if max_num_message > 0 else _UNLIMITED
-        self._most_bytes = max_num_bytes if max_num_bytes > 0 else _UNLIMITED
+        self._max_bytes = max_num_bytes if max_num_bytes > 0 else _UNLIMITED
         self._timeout_ms = timeout_ms
         self._given = BatchReceivePolicy(max_num_message, max_num_bytes, timeout_ms)
 
@@ -105,7 +105,7 @@ class ConsumerBatchReceivePolicy:
         if queue_size == 0 or self._most <= queue_size or self._most == _UNLIMITED:
             return self
         return ConsumerBatchReceivePolicy(
-            queue_size, self._most_bytes if self._most_bytes != _UNLIMITED else -1, self._timeout_ms
+            queue_size, self._max_bytes if self._max_bytes != _UNLIMITED else -1, self._timeout_ms
         )
 
     def collect(self, inbox: Inbox) -> list[Message]:
@@ -116,7 +116,7 @@ class ConsumerBatchReceivePolicy:
         deadline = Deadline.after_ms(self._timeout_ms) if self._timeout_ms > 0 else Deadline.never()
         batch: list[Message] = []
         size = 0
-        while len(batch) < self._most and size < self._most_bytes:
+        while len(batch) < self._most and size < self._max_bytes:
             message = inbox.take_now()
             if message is None:
                 try:
@@ -124,7 +124,7 @@ class ConsumerBatchReceivePolicy:
                 except DeadlineExceeded:
                     break
             size += len(message.data())
-            if batch and size > self._most_bytes:
+            if batch and size > self._max_bytes:
                 inbox.queue.appendleft(message)
                 break
             batch.append(message)

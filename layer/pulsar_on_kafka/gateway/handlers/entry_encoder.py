@@ -49,8 +49,8 @@ class OutgoingEntries:
     while it is known. Memory: `MAX_CONVERTED_BYTES` of such entries, those that were not asked for longest go first.
     """
 
-    def __init__(self, most_bytes: int = MAX_CONVERTED_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = MAX_CONVERTED_BYTES) -> None:
+        self._most_bytes = max_bytes
         self._known: OrderedDict[_Place, tuple[int, bytes]] = OrderedDict()
         """With the record's time: another record at this place is another one."""
         self._bytes = 0

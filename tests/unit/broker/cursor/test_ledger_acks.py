@@ -41,10 +41,10 @@ def test_nothing_is_left_at_or_above_the_end(offsets: set[int], sets: dict[int, 
 
 
 @given(OFFSETS, SETS, st.integers(20, 400))
-def test_pieces_hold_everything(offsets: set[int], sets: dict[int, tuple[int, int]], most_bytes: int) -> None:
+def test_pieces_hold_everything(offsets: set[int], sets: dict[int, tuple[int, int]], max_bytes: int) -> None:
     found: set[int] = set()
     acks: dict[int, tuple[int, int]] = {}
-    for piece in pieces(of_offsets(BitMap64(offsets), sets, SIZE), most_bytes):
+    for piece in pieces(of_offsets(BitMap64(offsets), sets, SIZE), max_bytes):
         found |= _offsets(piece)
         acks |= _sets(piece)
     assert (found, acks) == (offsets, sets)

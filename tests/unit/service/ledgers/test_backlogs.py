@@ -92,7 +92,7 @@ class World:
         services: Any = self
         return BacklogKeeper(services, self.read, self.change, self.measure)
 
-    def most_bytes(self) -> int:
+    def max_bytes(self) -> int:
         return max(self.ends[p] - min(each[p] for each in self.cursors.values()) for p in self.ends) * RECORD_BYTES
 
     def oldest_ms(self) -> int | None:
@@ -119,7 +119,7 @@ def test_producers_are_told_exactly_while_a_limit_is_exceeded(action: str, by: s
             keeper.run(world.logs(), NEVER)
             oldest = world.oldest_ms()
             exceeded = (
-                world.most_bytes() >= limit if by == "size" else oldest is not None and world.now_ms - oldest > 20_000
+                world.max_bytes() >= limit if by == "size" else oldest is not None and world.now_ms - oldest > 20_000
             )
             told = world.record.backlog_exceeded
             if world.fails and told == known:
@@ -159,7 +159,7 @@ def test_eviction_leaves_nine_tenths_and_tells_nobody() -> None:
         world.keeper().run(world.logs(), NEVER)
         assert world.told == 0
         if by == "size":
-            assert world.most_bytes() <= 0.9 * limit + RECORD_BYTES
+            assert world.max_bytes() <= 0.9 * limit + RECORD_BYTES
         else:
             oldest = world.oldest_ms()
             assert oldest is None or world.now_ms - oldest <= limit * 1000, seed

@@ -14,14 +14,14 @@ REQUIRED = {"service.url": "kafka://localhost:9092", "topic": "orders", "subscri
 
 def test_names_are_as_those_of_reads() -> None:
     found = parse_stream_options({**REQUIRED, "max_offsets_per_trigger": "100", "maxBytesPerTrigger": 5_000})
-    assert (found.most_entries, found.most_bytes) == (100, 5_000)
+    assert (found.max_entries, found.max_bytes) == (100, 5_000)
     assert found.read.subscription == "lake"
     assert found.acknowledge
 
 
 def test_defaults() -> None:
     found = parse_stream_options(REQUIRED)
-    assert (found.most_entries, found.most_bytes, found.refused_again_s, found.ack_timeout_s) == (None, None, 60, 120)
+    assert (found.max_entries, found.max_bytes, found.redelivery_delay_s, found.ack_timeout_s) == (None, None, 60, 120)
 
 
 def test_without_a_subscription_nothing_is_acknowledged() -> None:

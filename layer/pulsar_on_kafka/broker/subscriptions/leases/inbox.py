@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseInbox:
-    """Memory: `most_records` records or `most_bytes` of their values, whatever is less, and one batch more."""
+    """Memory: `max_records` records or `max_bytes` of their values, whatever is less, and one batch more."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class LeaseInbox:
         wake: Callable[[], None],
         can_wait: Callable[[bytes], bool],
         *,
-        most_records: int,
-        most_bytes: int,
+        max_records: int,
+        max_bytes: int,
     ) -> None:
         """`read` reads at most so many records again, from an offset on (`LeaseTraffic.read`). `can_wait` decides by a
         record's value that the member need not wake up for it; called by the receiving thread."""
@@ -38,8 +38,8 @@ class LeaseInbox:
         self._can_wait = can_wait
         self.is_urgent = False
         """A record must be applied at once."""
-        self._most_records = most_records
-        self._most_bytes = most_bytes
+        self._most_records = max_records
+        self._most_bytes = max_bytes
         self._lock = threading.Lock()
         self._records: deque[ReceivedLeaseRecord] = deque()
         self._bytes = 0

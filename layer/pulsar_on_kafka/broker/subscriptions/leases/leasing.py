@@ -86,7 +86,7 @@ class Leasing:
         self._endpoints = endpoints
         self._wake = wake
         self._inbox = LeaseInbox(
-            terms.traffic.read, wake, self._can_wait, most_records=terms.most_heard, most_bytes=_MAX_RECEIVED_BYTES
+            terms.traffic.read, wake, self._can_wait, max_records=terms.most_heard, max_bytes=_MAX_RECEIVED_BYTES
         )
         self._in_order = in_order = handle.type is SubscriptionType.FAILOVER
         """A partition's messages go to one consumer at a time, in any process."""

@@ -89,10 +89,10 @@ class CoordinatorSettings:
     clean_at_once: int = 200
     low_water_every_ms: int = 1_000
     retry_effects_ms: int = 200
-    retry_effects_most_ms: int = 10_000
+    retry_effects_max_ms: int = 10_000
 
     @property
-    def most_ids_ahead(self) -> int:
+    def max_ids_ahead(self) -> int:
         """The distance above the highest read id up to which an owner gives ids; its successor begins above that."""
         return 2 * self.max_waiting
 
@@ -166,13 +166,13 @@ class TransactionAdmission:
 Record = tuple[bytes, bytes | None]
 
 
-def in_groups(records: Sequence[Record], most_records: int, most_bytes: int) -> Iterator[list[Record]]:
+def in_groups(records: Sequence[Record], max_records: int, max_bytes: int) -> Iterator[list[Record]]:
     """`records` in their order, in groups within both limits; one that is larger by itself is a group of its own."""
     group: list[Record] = []
     size = 0
     for key, value in records:
         added = len(key) + len(value or b"")
-        if group and (len(group) == most_records or size + added > most_bytes):
+        if group and (len(group) == max_records or size + added > max_bytes):
             yield group
             group, size = [], 0
         group.append((key, value))

@@ -110,12 +110,12 @@ class Effects:
         self._again_at_s: dict[int, float] = {}
         self._pauses_ms: dict[int, int] = {}
         self._announce_at_s = -inf
-        self._announce_again_s = self._end_again_s = inf
+        self._next_announce_s = self._next_end_s = inf
         """When the next action that waits for a partition is due."""
         self._published = NO_ID
         self._publish_at_s = -inf
         self._due = False
-        longest_s = self._settings.retry_effects_most_ms / 1000
+        longest_s = self._settings.retry_effects_max_ms / 1000
         self._slow = SlowPartitions(self._settings.retry_effects_ms / 1000, longest_s)
         self._tried: set[int] = set()
         """Transactions whose effects failed in this session."""
@@ -125,7 +125,7 @@ class Effects:
         """The time on the monotonic clock at which there is something to try again; in the past if there is now."""
         if self._due:
             return -inf
-        return min(self._announce_again_s, self._end_again_s, min(self._again_at_s.values(), default=inf))
+        return min(self._next_announce_s, self._next_end_s, min(self._again_at_s.values(), default=inf))
 
     def announced(self, local_id: int) -> AbstractSet[TopicPartition]:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
@@ -148,9 +148,9 @@ class Effects:
         """
         self._refused.clear()
         now_s = self._clock.monotonic()
-        self._announce_again_s = inf
+        self._next_announce_s = inf
         if wanted and now_s < self._announce_at_s:
-            self._announce_again_s = self._announce_at_s
+            self._next_announce_s = self._announce_at_s
         if not wanted or now_s < self._announce_at_s:
             return False
         missing = [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
@@ -159,7 +159,7 @@ class Effects:
         news = self._announced_in_turns(fast, deadline.at_most(_FAST_S)) or news
         news = self._announced_in_turns(slow, deadline.at_most(_SLOW_S)) or news
         resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
-        self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
+        self._next_announce_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
         return news
 
     def _by_speed(
@@ -249,7 +249,7 @@ class Effects:
         done += self._put_these_in_place(slow[:_MAX_AT_ONCE], deadline.at_most(_SLOW_S))
         left = {found.id for found in due} - {found.id for found in done}
         waiting = [at_s for found, at_s in zip(due, rested_s, strict=True) if found.id in left]
-        self._end_again_s = min((at_s for at_s in waiting if at_s > -inf), default=inf)
+        self._next_end_s = min((at_s for at_s in waiting if at_s > -inf), default=inf)
         return done
 
     def _put_these_in_place(
@@ -355,7 +355,7 @@ class Effects:
         else:
             local_id = group[0].id.least_bits
             before_ms = self._pauses_ms.get(local_id, self._settings.retry_effects_ms // 2)
-            pause_ms = self._pauses_ms[local_id] = min(2 * before_ms, self._settings.retry_effects_most_ms)
+            pause_ms = self._pauses_ms[local_id] = min(2 * before_ms, self._settings.retry_effects_max_ms)
         for transaction in group:
             self._tried.add(transaction.id.least_bits)
             self._again_at_s[transaction.id.least_bits] = now_s + pause_ms / 1000

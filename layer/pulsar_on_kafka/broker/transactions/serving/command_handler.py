@@ -92,7 +92,7 @@ class Deciding:
     def _new(
         self, state: CoordinatorState, waiting: WaitingCommand, command: Begin, next_id: int
     ) -> coordinator_machine.Write:
-        if next_id > state.highest_id + self._settings.most_ids_ahead:
+        if next_id > state.highest_id + self._settings.max_ids_ahead:
             unread = next_id - 1 - state.highest_id
             raise TooManyTransactions(
                 f"coordinator {state.coordinator} has begun {unread} transactions of which it has not read"

@@ -199,7 +199,7 @@ class Coordinator:
     def _takeover(self, state: CoordinatorState, mine: Owner) -> tuple[bytes, bytes]:
         key = CoordinatorTakeoverKey(self.id, mine.session, mine.version)
         # The highest id that a former owner may have given, or still give in vain.
-        taken = 0 if state.owner is None else max(0, state.highest_id) + self._settings.most_ids_ahead
+        taken = 0 if state.owner is None else max(0, state.highest_id) + self._settings.max_ids_ahead
         return encode_key(key), encode_log_value(TakenOver(taken))
 
     def resign(self, why: LayerError | None = None) -> None:

@@ -46,13 +46,13 @@ class PartitionCopy:
     """Copies one partition, in one thread. Memory: `MAX_BYTES` of records under way, and `CopiedMessages.present`."""
 
     def __init__(
-        self, target: Target, partition: int, origin: OriginOfCopies, schemas: SchemasHere, most_bytes: int
+        self, target: Target, partition: int, origin: OriginOfCopies, schemas: SchemasHere, max_bytes: int
     ) -> None:
         self._target = target
         self._partition = partition
         self._origin = origin
         self._schemas = schemas
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._copied = CopiedMessages(-1, 0)
         self._highest = -1
         self._under_way = CopiesUnderWay(target.topic.kafka_topic, partition, _ANSWER_S)
@@ -98,7 +98,7 @@ class PartitionCopy:
         header, base64_keys = self._schemas.of(entry.schema_version)
         uuid = f"import-{entry.position.ledger_id}-{entry.position.entry_id}-{secrets.token_hex(4)}"
         try:
-            records = copies(entry, self._origin, header, base64_keys, self._most_bytes, uuid)
+            records = copies(entry, self._origin, header, base64_keys, self._max_bytes, uuid)
         except MappingError as failure:
             raise errors.Corrupt(f"{topic.name} message at {entry.position} of Pulsar: {failure}") from failure
         if len(records) > 1:

@@ -90,7 +90,7 @@ class OriginOfCopies:
 
 
 def copies(
-    entry: Entry, origin: OriginOfCopies, schema_header: bytes | None, keys_are_base64: bool, most_bytes: int, uuid: str
+    entry: Entry, origin: OriginOfCopies, schema_header: bytes | None, keys_are_base64: bool, max_bytes: int, uuid: str
 ) -> list[EntryCopy]:
     """The records of an entry, in order; `uuid` is for chunks, `schema_header` names the schema here.
 
@@ -123,14 +123,14 @@ def copies(
         suffix = producer_suffix(0, entry.producer_name)
         named.append((PRODUCER, f"{entry.messages[0].sequence_id}{suffix}".encode()))
     whole = EntryCopy(kafka_key, value, [*headers, *named])
-    if whole.size <= most_bytes or value is None:
+    if whole.size <= max_bytes or value is None:
         return [whole]
     if single is None or entry.encryption is not None:
         kind = "a batch" if single is None else "encrypted"
-        raise MappingError(f"it is {kind} of {len(value)} bytes; a record here has at most {most_bytes}")
-    room = most_bytes - record_bytes(kafka_key, None, whole.headers) - _CHUNK_HEADER_BYTES
+        raise MappingError(f"it is {kind} of {len(value)} bytes; a record here has at most {max_bytes}")
+    room = max_bytes - record_bytes(kafka_key, None, whole.headers) - _CHUNK_HEADER_BYTES
     if room <= 0:
-        raise MappingError(f"its key and properties leave no room in a record of {most_bytes} bytes")
+        raise MappingError(f"its key and properties leave no room in a record of {max_bytes} bytes")
     pieces = [value[start : start + room] for start in range(0, len(value), room)]
     found = []
     for number, piece in enumerate(pieces):

@@ -172,7 +172,7 @@ class ImportWorker:
 
     def _bring_messages(self, topic: PulsarTopic, schemas: SchemasHere, reading: PulsarReading) -> None:
         here = self._open(topic)
-        most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
+        max_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         self._node.producers.more_than_plain(here, self._call())
         for number, name in enumerate(topic.partition_names()):
             there = self._pulsar.partition(name, topic.subscriptions)
@@ -180,7 +180,7 @@ class ImportWorker:
                 continue
             origin = OriginOfCopies(self.record.origin, number, self.record.run)
             target = Target(self._node, here, origin.cluster, INCARNATION, _COMPRESSION)
-            copy = PartitionCopy(target, number, origin, schemas, most_bytes)
+            copy = PartitionCopy(target, number, origin, schemas, max_bytes)
             highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
             start = None if highest < 0 else there.before(position_at(highest), _BACK_ENTRIES)
             more_comes = partial(self._more_comes, name, there)
@@ -303,7 +303,7 @@ class ImportWorker:
         return ImportReport(tuple(lacking), tuple(reports))
 
     def _verify(self, topic: PulsarTopic, here: Topic, reading: PulsarReading) -> Iterator[ImportedPartition]:
-        most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
+        max_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         schemas = self._schemas(topic)
         for number, name in enumerate(topic.partition_names()[: here.partitions]):
             there = self._pulsar.partition(name, topic.subscriptions)
@@ -312,7 +312,7 @@ class ImportWorker:
             origin = OriginOfCopies(self.record.origin, number, self.record.run)
             more_comes = partial(self._more_comes, name, there)
             for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
-                records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
+                records = copies(entry, origin, *schemas.of(entry.schema_version), max_bytes, "any")
                 entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
             given_up = tuple(_given_up(reading, there))
             subscriptions = tuple(self._verify_subscriptions(here, number, there, copied, entries))

@@ -18,7 +18,7 @@ class Log:
         self.start = 0
         self.end = 0
         self.asked: list[tuple[Future[RereadLeaseRecords], int, int]] = []
-        self.inbox = LeaseInbox(self.read, self.wake, self.can_wait, most_records=4, most_bytes=30)
+        self.inbox = LeaseInbox(self.read, self.wake, self.can_wait, max_records=4, max_bytes=30)
         self.woken = 0
         self.heard_upto = 0
         self.taken: list[int] = []

@@ -114,7 +114,7 @@ class Member:
         self.errands = Errands()
         self.lease_channel = channel_of(channel, None, self.errands)
         self.inbox = LeaseInbox(
-            self.lease_channel.read, lambda: None, lambda _: False, most_records=MAX_RECORDS, most_bytes=MAX_BYTES
+            self.lease_channel.read, lambda: None, lambda _: False, max_records=MAX_RECORDS, max_bytes=MAX_BYTES
         )
         self.lease_channel.listen(self.inbox.receive, never)
         self.taken: list[int] = []

@@ -340,7 +340,7 @@ MANY = tuple(TopicPartition(TOPIC, number) for number in range(12))
 
 def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() -> None:
     world = World()
-    coordinator = world.coordinator(CoordinatorSettings(retry_effects_ms=1, retry_effects_most_ms=1))
+    coordinator = world.coordinator(CoordinatorSettings(retry_effects_ms=1, retry_effects_max_ms=1))
     begun = coordinator.submit(Begin(60_000), NEVER)
     coordinator.turn(NEVER)
     txn = begun.result(0)

@@ -82,8 +82,8 @@ class Schemas:
         return None, False
 
 
-def copy_to(there: There, most_bytes: int = 1_000) -> PartitionCopy:
-    copy = PartitionCopy(cast("Any", there), 0, OriginOfCopies("pulsar:old", 0, 1), cast("Any", Schemas()), most_bytes)
+def copy_to(there: There, max_bytes: int = 1_000) -> PartitionCopy:
+    copy = PartitionCopy(cast("Any", there), 0, OriginOfCopies("pulsar:old", 0, 1), cast("Any", Schemas()), max_bytes)
     copy.take_over(lambda: None, NEVER)
     return copy
 
