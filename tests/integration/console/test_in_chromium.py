@@ -131,7 +131,7 @@ def test_before_the_cluster_answers_and_without_subscriptions(browser: Chromium,
     lonely.site.waits_for("no broker answers (kafka:9092)")
     browser.open(lonely.at())
     browser.sees(".banner", "no broker answers (kafka:9092)")
-    browser.sees(".empty", "Nothing is known of the cluster yet.")
+    browser.sees(".empty", "The cluster has not replied yet.")
     lonely.site.show(an_overview(0, now_ms=now_ms()))
     browser.sees(".empty", "There are no subscriptions yet.")
     assert browser.texts(".banner") == []
