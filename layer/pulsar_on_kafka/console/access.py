@@ -44,8 +44,7 @@ class ConsoleAccess:
         """Raises InvalidOption: programs of other machines could reach it, and no token is required."""
         if not token and host not in _LOCAL:
             raise InvalidOption(
-                f"--console-host {host} lets others than this machine's programs at the console: say "
-                "--console-token-file, too"
+                f"--console-host {host} opens the console to programs of other machines: use --console-token-file, too"
             )
         return ConsoleAccess(token)
 

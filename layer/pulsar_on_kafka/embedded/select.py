@@ -79,7 +79,7 @@ class ExternalBroker:
 
 
 Broker: TypeAlias = EmbeddedBroker | DockerBroker | ExternalBroker
-"""A running Kafka; `can_restart` tells whether this process may stop it."""
+"""A running Kafka; `can_restart`: whether this process may stop it."""
 
 
 @contextmanager

@@ -292,6 +292,6 @@ def test_what_differs_is_named_with_what_it_means(pok: CommandLine, by_hand: Wri
         BufferFinding.STILL_OPEN.name: (str(ending), [seen + 2]),
     }
     told = pok("verify", by_hand.name, exits=1)
-    assert f"transaction {lost}: the log says committed, the buffer aborted [{hidden}]" in told.stdout
+    assert f"transaction {lost}: committed in the log, aborted in the buffer [{hidden}]" in told.stdout
     assert "they are lost to readers" in told.stdout
     assert told.stderr == f"pok: 2 differences between the log of {by_hand.name} and its buffer\n"

@@ -107,7 +107,7 @@ def replicate(
     topic: TopicArgument,
     subscription: SubscriptionOption,
     off: Annotated[
-        bool, typer.Option("--off", help="Tell and hear nothing more of it in this cluster; it stays as it is.")
+        bool, typer.Option("--off", help="Stop its replication in this cluster; it stays as it is.")
     ] = False,
 ) -> None:
     """Replicate a subscription to the clusters that its topic is copied to, or stop that."""
@@ -165,7 +165,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
     show_further_table(
         ("consumer", "level", "permits", "unacked", "delivered", "per s", "lease, s", "process"),
         [
-            ("(does not tell)", "", "", "", "", "", "", process_text(c.process))
+            ("(no reply)", "", "", "", "", "", "", process_text(c.process))
             if c.permits < 0
             else (
                 c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,

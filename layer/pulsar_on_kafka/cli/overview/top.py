@@ -169,7 +169,7 @@ def _members(admin: AdminClient, row: SubscriptionOverview) -> Iterator[Renderab
         for told in admin.subscription_consumers(row.topic, row.subscription):
             silent = told.permits < 0
             numbers = ("", "", "", "") if silent else (told.permits, told.unacked, told.delivered, f"{told.rate:.0f}")
-            name = "(does not tell)" if silent else told.consumer_name
+            name = "(no reply)" if silent else told.consumer_name
             consumers.add_row(*map(cell_text, (name, *numbers, process_text(told.process))))
         yield consumers
 

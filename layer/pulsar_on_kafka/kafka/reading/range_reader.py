@@ -1,4 +1,4 @@
-"""Many short ranges of many partitions, read together: librdkafka asks a broker for all of them with one request.
+"""Many short ranges of many partitions, read together: librdkafka requests all of them from a broker at once.
 
 Ranges of one partition are read in the order of their offsets, and neighbouring ones without a new request: requesting
 another offset takes longer than reading on for a while.

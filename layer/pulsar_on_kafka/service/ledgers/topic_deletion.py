@@ -98,7 +98,7 @@ class TopicDeletion:
         ledgers = list(ledgers_of(deleting, logs))
         self._events.send(ledgers, deadline)
         self._topics.records.note_deletion_ends(deleting, {p: log.end for p, log in logs.items()}, deadline)
-        _log.info("topic=%s the deletion of its ledgers is asked for, by %d events", deleting.name, len(ledgers))
+        _log.info("topic=%s the deletion of its ledgers is requested by %d events", deleting.name, len(ledgers))
         return True
 
     def _logs(self, deleting: TopicRecord, partitions: int, deadline: Deadline) -> dict[int, LogRange]:

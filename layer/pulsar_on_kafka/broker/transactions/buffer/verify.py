@@ -20,10 +20,10 @@ class BufferFinding(Enum):
     """Differences between buffer and log; `is_harmless` while a transaction is just being ended."""
 
     TWO_OUTCOMES = "the log has both a commit and an abort marker"
-    COMMITTED_BUT_ABORTED = "the log says committed, the buffer aborted"
-    ABORTED_BUT_READABLE = "the log says aborted, the buffer has no entry"
+    COMMITTED_BUT_ABORTED = "committed in the log, aborted in the buffer"
+    ABORTED_BUT_READABLE = "aborted in the log, no entry in the buffer"
     NO_OUTCOME = "the log has no marker, and the buffer no entry: its records are readable"
-    STILL_OPEN = "the log has its marker, the buffer still says open"
+    STILL_OPEN = "the log has its marker, the buffer still has it as open"
     BOUND_TOO_HIGH = "records lie below the bound of its entry"
     OFFSETS_MISSING = "records of it are not in its sealed entry"
     OFFSETS_TOO_MANY = "its entry names offsets that are not records of it"

@@ -52,8 +52,8 @@ class RequestFeed(Protocol):
     there is something to take."""
 
     def begin(self, wake: Callable[[], None], deadline: Deadline) -> None:
-        """Whatever is written from now on is there to be taken; where Kafka does not say where that is, from when it
-        can be read."""
+        """Starts reading: requests written from now on are received; where Kafka does not report the end offset, from
+        the time it becomes readable."""
 
     def take(self) -> Sequence[LogRecord]:
         """The requests since the last call, in the order of the log, some thousands at most: the sender of a dropped

@@ -235,7 +235,9 @@ class SubscriptionSync:
         for cluster in self._node.clusters.registry(deadline).clusters:
             log = self._peers(cluster)
             told = {} if log is None else self._subjects(log, owned, deadline)
-            for subject in sorted(told, key=lambda each: each.about == BEGINS):  # part of what it says: goes after it
+            for subject in sorted(
+                told, key=lambda each: each.about == BEGINS
+            ):  # a part of the report: removed after it
                 mine = subject.cluster == local and subject.about in _REPORTED | {SNAPSHOTS}
                 names = subject.topic, subject.subscription
                 if log is not None and mine and (names not in kept or subject.about == SNAPSHOTS):
