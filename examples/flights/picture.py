@@ -68,7 +68,7 @@ def draw(story: Story, file: Path) -> None:
     left = len(times) - story.holes
     for text, (x, y), colour in (
         ("kill -9", (story.killed_at, 0.85), _ALARM),
-        (f"no acknowledgement is lost\nnew process after {pause_s:.1f} s", (story.killed_at, 0.3), "black"),
+        (f"the next process receives\nafter {pause_s:.1f} s", (story.killed_at, 0.3), "black"),
         (f"{left:,} flights acknowledged one by one", (0, 0.78), _DONE),
         (f"{story.holes:,} flights never left: they stay unacknowledged", (story.killed_at, 1.03), "#b36b00"),
         ("Kafka's committed offset stays before the first hole", (story.killed_at, 0.03), "black"),
