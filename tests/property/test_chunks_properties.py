@@ -234,7 +234,7 @@ class Subscription:
     def read(self, count: int) -> None:
         run = [record for record in self.log if record.at >= self.owned.read_position][:count]
         if run:
-            self.owned.accept([record.at for record in run], list(run))
+            self.owned.intake.accept([record.at for record in run], list(run))
 
     def deliver(self) -> list[Delivery]:
         owned = self.owned
@@ -243,8 +243,8 @@ class Subscription:
             if not offsets:
                 break
             owned.deliver(self.endpoint.feed(owned.slot), offsets, records, hold=self.hold)
-        for offset in owned.next_replays(10):
-            owned.replayed([offset])
+        for offset in owned.redeliveries.lowest(10):
+            owned.redeliveries.taken([offset])
             record = self.record(0, offset)
             assert record is not None
             owned.deliver(self.endpoint.feed(owned.slot), [offset], [record], hold=True)
@@ -291,5 +291,5 @@ def test_nothing_is_lost_and_nothing_acknowledged_comes_again(
         subscription.owned.slot.ack(offset)
     subscription.owned.drain_acknowledgements(lambda: len(log))
     subscription.now = 100.0
-    subscription.owned.expire_chunks()
+    subscription.owned.intake.expire_chunks()
     assert subscription.cursor.next_unacked == len(log)

@@ -85,7 +85,7 @@ def send_away(owned: OwnedPartition, rng: random.Random, share: float) -> None:
 
 
 def prepared(store: CursorStore, owned: OwnedPartition) -> Save:
-    return store.prepare(owned.identity, owned.cursor, owned.saves.saved, owned.saves.next_lineage(), DEADLINE)
+    return store.prepare(owned.identity, owned.cursor, owned.saves.saved, owned.saves.begin(), DEADLINE)
 
 
 def every_reference_is_there(log: StateLog, identity: CursorIdentity, *commits: CommittedOffset | None) -> None:

@@ -633,7 +633,7 @@ class Process:
             start, self.position = self.position, min(end, self.position + world.rng.randrange(1, 20))
             if not owned.quiet:
                 offsets = list(range(start, self.position))
-                owned.accept(offsets, [Record(offset) for offset in offsets])
+                owned.intake.accept(offsets, [Record(offset) for offset in offsets])
 
     def _join(self) -> None:
         """Become a member of the group in its next generation."""
@@ -799,7 +799,7 @@ class Process:
         owned, world = self.owned[0], self.world
         target = world.rng.randrange(world.end + 1)
         self.dispatcher.drain()
-        heard_since = owned.folded_since
+        heard_since = owned.saves.applied_since
         self.leasing.hand_over.about_to_seek(owned)
         self.dispatcher.seek(owned, target, None)
         self.position = owned.read_position
@@ -862,7 +862,7 @@ class Process:
         """Save the partition for its next owner."""
         self.dispatcher.counting.retire([0], orderly=True)
         self.leasing.hand_over.retire()
-        while self.saver.under_way or self.saver.is_unsettled or self.owned[0].dirty:
+        while self.saver.under_way or self.saver.is_unsettled or self.owned[0].saves.dirty:
             self.answer()
             if self.world.owner is not self:
                 break

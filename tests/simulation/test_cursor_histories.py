@@ -173,14 +173,14 @@ class CursorBesideASet(RuleBasedStateMachine):
     def save_that_is_refused(self, meanwhile: list[int]) -> None:
         save = prepared(self.store, self.owned)
         self._acknowledge(meanwhile)
-        self.owned.save_refused(save)
+        self.owned.saves.refused(save)
 
     @rule(call=st.integers(1, 3), written=st.booleans())
     def save_that_breaks(self, call: int, written: bool) -> None:
         """The append that fails may have been written: segments, then pages, then the marker."""
         self.log.at, self.log.written_all_the_same = call, written
         try:
-            self.owned.save_refused(prepared(self.store, self.owned))
+            self.owned.saves.refused(prepared(self.store, self.owned))
         except errors.AppendOutcomeUnknown:
             pass
         finally:
@@ -189,8 +189,8 @@ class CursorBesideASet(RuleBasedStateMachine):
     @rule()
     def save_without_segments(self) -> None:
         """Nothing durable is given up, and nothing but what was acknowledged is claimed."""
-        lineage = self.owned.saves.next_lineage()
-        was_dirty = self.owned.dirty
+        lineage = self.owned.saves.begin()
+        was_dirty = self.owned.saves.dirty
         save = self.store.prepare_without_segments(
             self.identity, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE
         )
@@ -206,8 +206,8 @@ class CursorBesideASet(RuleBasedStateMachine):
         assert len(self.acked - held) <= save.left_out
         batches = {offset: (acks.batch_size, acks.acked) for offset, acks in found.state.batches.items()}
         self.committed, self.durable = save.commit, (held, batches)
-        self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)
-        assert self.owned.dirty == was_dirty
+        self.store.clean(self.identity, self.owned.saves.accepted(save), DEADLINE)
+        assert self.owned.saves.dirty == was_dirty
 
     # Ends, and what comes after -------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class CursorBesideASet(RuleBasedStateMachine):
     def hand_over_before_a_late_commit(self) -> None:
         """A save that was not there when it was read back comes behind the last one, and its checkpoint."""
         late = prepared(self.store, self.owned)
-        self.owned.save_refused(late)
+        self.owned.saves.refused(late)
         self._acknowledge([self._floor()])
         self._save([])
         self._write_checkpoint()
@@ -255,7 +255,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         owned = self.former
         try:
             owned.cursor.acknowledge([base + step for step in range(20) if bits >> step & 1])
-            owned.save_refused(prepared(self.store, owned))
+            owned.saves.refused(prepared(self.store, owned))
         except errors.Corrupt:
             pass  # what it would have to read back is cleaned away
 
@@ -341,7 +341,7 @@ class CursorBesideASet(RuleBasedStateMachine):
             self.tidy(owned=True)
         self.committed, self.durable = save.commit, (frozenset(self.acked), self._partial())
         self._acknowledge(meanwhile)
-        obsolete = self.owned.save_accepted(save)
+        obsolete = self.owned.saves.accepted(save)
         self._referred_to(save.commit, None)  # all of it is there
         if clean:
             self.store.clean(self.identity, obsolete, DEADLINE)
@@ -356,7 +356,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         found = self.store.recover(self.identity, self.committed, checkpoint, 0, DEADLINE)
         self.owned, save = taken_over(self.store, self.identity, found)
         self.committed = save.commit
-        self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)
+        self.store.clean(self.identity, self.owned.saves.accepted(save), DEADLINE)
         self._write_checkpoint()
 
     def _partial(self) -> dict[int, tuple[int, int]]:

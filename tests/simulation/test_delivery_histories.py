@@ -218,7 +218,7 @@ class Process:
         start = self.owned.read_position
         if start < self.world.end and rng.random() < self.reads:
             upto = min(self.world.end, start + rng.randrange(1, 30))
-            self.owned.accept(list(range(start, upto)), [Record(offset) for offset in range(start, upto)])
+            self.owned.intake.accept(list(range(start, upto)), [Record(offset) for offset in range(start, upto)])
         if rng.random() < 0.8:
             self.receive()
         if self.world.late_policy and rng.random() < 0.03 and len(self.consumers) < 3:
@@ -265,14 +265,14 @@ class Process:
             self.dispatcher.detach(consumer)
         self.member.poll()
         self.dispatcher.counting.retire([0], orderly=True)
-        while self.owned.dirty:
+        while self.owned.saves.dirty:
             with suppress(CommitOutcomeUnknown):
                 self.saver.settle()
                 self.saver.save([0])
         self.saver.checkpoint([0], forced=True)
 
     def done(self) -> bool:
-        saved = not (self.saver.under_way or self.saver.is_unsettled or self.owned.dirty)
+        saved = not (self.saver.under_way or self.saver.is_unsettled or self.owned.saves.dirty)
         return self.owned.cursor.next_unacked >= self.world.end and saved
 
 

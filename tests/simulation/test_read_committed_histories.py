@@ -129,7 +129,7 @@ class Consumer:
         if run:
             self.fetched = run[-1].at + 1
             before = self.owned.read_position
-            self.owned.accept([record.at for record in run], list(run))
+            self.owned.intake.accept([record.at for record in run], list(run))
             self.check(before)
 
     def look(self) -> None:
@@ -137,7 +137,7 @@ class Consumer:
         if committed.waits_from is not None:
             before = self.owned.read_position
             committed.learn(committed.unsettled(), self.log.entries)
-            self.owned.release()
+            self.owned.intake.release()
             self.check(before)
             waits_from = committed.waits_from
             assert waits_from is None or waits_from >= self.log.held_up_at()

@@ -220,7 +220,7 @@ class History(ActorsHistory):
             if elsewhere is not None and (own is None or found.state.next_unacked != own.kafka_offset):
                 way = "whole" if now.partition is None else "partition"
                 self.taken_over[way] = self.taken_over.get(way, 0) + 1
-            store.clean(identity, owned.save_accepted(save), NEVER)
+            store.clean(identity, owned.saves.accepted(save), NEVER)
             if self.rng.random() < 0.7:
                 copy = AcceptedSave(identity, save.commit, save.saved.lineage, save.replaces)
                 store.write_checkpoints([copy], 0, NEVER)
@@ -240,7 +240,7 @@ class History(ActorsHistory):
         save = prepared(store, owned)
         self._commit(group, client, partition, owned, save, kafka)
         self.acknowledged.setdefault((partition, owned.identity.subscription_incarnation), set()).update(wanted)
-        store.clean(owned.identity, owned.save_accepted(save), NEVER)
+        store.clean(owned.identity, owned.saves.accepted(save), NEVER)
 
     def _commit(
         self, group: str, client: str, partition: int, owned: OwnedPartition, save: Save, kafka: ActorsKafka

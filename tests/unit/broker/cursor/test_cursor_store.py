@@ -90,7 +90,7 @@ def test_few_holes_ride_in_the_commit_and_write_nothing() -> None:
 def test_only_changed_ledgers_are_written_again() -> None:
     _log, store, identity, owned = _with_segments()
     first = prepared(store, owned)
-    owned.save_accepted(first)
+    owned.saves.accepted(first)
     assert len(first.new.segments) == 600
     owned.cursor.acknowledge([32])
     second = prepared(store, owned)
@@ -102,11 +102,11 @@ def test_only_changed_ledgers_are_written_again() -> None:
 
 def test_shrinking_back_to_the_commit_tombstones_all_segments_and_the_marker() -> None:
     log, store, identity, owned = _with_segments()
-    owned.save_accepted(prepared(store, owned))
+    owned.saves.accepted(prepared(store, owned))
     owned.cursor.acknowledge_cumulative(5999)
     save = prepared(store, owned)
     assert save.saved.marker is None
-    store.clean(identity, owned.save_accepted(save), DEADLINE)
+    store.clean(identity, owned.saves.accepted(save), DEADLINE)
     assert _live_keys(log) == []
 
 
@@ -117,11 +117,11 @@ def test_no_segments_are_left_behind_by_a_thousand_saves() -> None:
         owned.cursor.acknowledge([rng.randrange(6000)])
         save = prepared(store, owned)
         if rng.random() < 0.2:
-            owned.save_refused(save)
+            owned.saves.refused(save)
         else:
-            store.clean(identity, owned.save_accepted(save), DEADLINE)
+            store.clean(identity, owned.saves.accepted(save), DEADLINE)
     save = prepared(store, owned)
-    store.clean(identity, owned.save_accepted(save), DEADLINE)
+    store.clean(identity, owned.saves.accepted(save), DEADLINE)
     live = _live_keys(log)
     assert len([key for key in live if key.segment >= 0]) == len(owned.saves.saved.segments)
 
@@ -136,7 +136,7 @@ def test_a_crash_between_two_writes_of_a_save_leaves_the_accepted_state(broken_c
     owned = owned_by(identity, CursorState(0, 10))
     owned.cursor.acknowledge(list(range(1, 6000, 2)))
     accepted = prepared(store, owned)
-    owned.save_accepted(accepted)
+    owned.saves.accepted(accepted)
     before = state_of(owned.cursor)
     owned.cursor.acknowledge([0, 2, 500])
     log.at, log.written_all_the_same = broken_call, written
@@ -154,7 +154,7 @@ def test_a_crash_between_two_writes_of_a_save_leaves_the_accepted_state(broken_c
 def test_a_crash_after_the_marker_and_before_the_commit_leaves_the_accepted_state() -> None:
     log, store, identity, owned = _with_segments()
     accepted = prepared(store, owned)
-    owned.save_accepted(accepted)
+    owned.saves.accepted(accepted)
     before = state_of(owned.cursor)
     owned.cursor.acknowledge([0, 2, 500])
     prepared(store, owned)
@@ -164,14 +164,14 @@ def test_a_crash_after_the_marker_and_before_the_commit_leaves_the_accepted_stat
 
 def test_a_successor_finishes_the_cleaning_that_a_crash_interrupted() -> None:
     log, store, identity, owned = _with_segments()
-    owned.save_accepted(prepared(store, owned))
+    owned.saves.accepted(prepared(store, owned))
     owned.cursor.acknowledge([0, 2, 500])
     second = prepared(store, owned)  # accepted by Kafka, then the process dies
     found = store.recover(identity, second.commit, None, 0, DEADLINE)
     assert found.saved is not None
     assert len(_live_keys(log)) == 604  # who only reads cleans nothing
     successor, save = taken_over(store, identity, found)
-    store.clean(identity, successor.save_accepted(save), DEADLINE)
+    store.clean(identity, successor.saves.accepted(save), DEADLINE)
     store.clean(identity, successor.saves.checkpoint_written(), DEADLINE)
     live = _live_keys(log)
     assert sorted(key.segment for key in live if key.save == 1 and key.segment >= 0) == sorted(
@@ -183,12 +183,12 @@ def test_a_successor_finishes_the_cleaning_that_a_crash_interrupted() -> None:
 def test_a_refused_inline_save_forgets_no_ledger() -> None:
     """A save that fits the commit writes no segments; refused, the ledgers that it took must count as changed again."""
     _log, store, identity, owned = _with_segments()
-    owned.save_accepted(prepared(store, owned))
+    owned.saves.accepted(prepared(store, owned))
     owned.cursor.acknowledge_cumulative(5979)  # two ledgers are left: it fits now
     owned.cursor.acknowledge([5984])
     inline = prepared(store, owned)
     assert inline.saved.marker is None
-    owned.save_refused(inline)
+    owned.saves.refused(inline)
     owned.cursor.acknowledge(list(range(6001, 12_000, 2)))
     save = prepared(store, owned)
     assert save.saved.marker is not None
@@ -265,13 +265,13 @@ def test_a_checkpoint_stays_readable_until_the_next_one() -> None:
     """Kafka may forget the group's offsets at any time after a crash, and compaction takes what was tombstoned."""
     log, store, identity, owned = _with_segments()
     checkpoint = prepared(store, owned)
-    store.clean(identity, owned.save_accepted(checkpoint), DEADLINE)
+    store.clean(identity, owned.saves.accepted(checkpoint), DEADLINE)
     store.clean(identity, owned.saves.checkpoint_written(), DEADLINE)
     at_checkpoint = state_of(owned.cursor)
     for offset in (30, 40, 31, 5000, 32):
         owned.cursor.acknowledge([offset])
         save = prepared(store, owned)
-        store.clean(identity, owned.save_accepted(save), DEADLINE)
+        store.clean(identity, owned.saves.accepted(save), DEADLINE)
     log.compact(_Always())
     log.drop_tombstones(_Always(), EVERYTHING)
     assert state_of(store.recover(identity, None, checkpoint.commit, 0, DEADLINE).state) == at_checkpoint
@@ -304,7 +304,7 @@ def _damaged(rng: random.Random) -> tuple[MemoryStateLog, CursorIdentity, Cursor
     owned, save = taken_over(store, identity, RecoveredCursor(owned.cursor, None, "start"))
     for takeover in range(2):
         for _ in range(3):
-            store.clean(identity, owned.save_accepted(save), DEADLINE)
+            store.clean(identity, owned.saves.accepted(save), DEADLINE)
             if rng.random() < 0.5:
                 store.clean(identity, owned.saves.checkpoint_written(), DEADLINE)
             owned.cursor.acknowledge([rng.randrange(1000 * takeover, 6000) for _ in range(20)])
@@ -321,7 +321,7 @@ def test_a_cursor_whose_segments_share_keys_is_written_anew_by_its_next_owner(se
     store = CursorStore(log)
     found = store.recover(identity, commit, None, 0, DEADLINE)
     owned, save = taken_over(store, identity, found)
-    store.clean(identity, owned.save_accepted(save), DEADLINE)
+    store.clean(identity, owned.saves.accepted(save), DEADLINE)
     store.clean(identity, owned.saves.checkpoint_written(), DEADLINE)
     log.compact(random.Random(seed), thoroughly=True)
     every_reference_is_there(log, identity, save.commit)

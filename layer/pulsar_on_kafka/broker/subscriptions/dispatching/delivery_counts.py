@@ -58,7 +58,7 @@ class DeadLettering:
         most = letters_to.max_redeliver_count
         guard = owned.guard
         if guard is None:
-            dead = [offset for offset in offsets if owned.redeliveries.get(offset, 0) > most]
+            dead = [offset for offset in offsets if owned.redeliveries.count(offset) > most]
         else:
             dead = [offset for offset in offsets if guard.next_delivery(offset) > most + 1]
         dead = [offset for offset in dead if not letters_to.take_refused(topic_name, offset)]
@@ -67,8 +67,8 @@ class DeadLettering:
         if guard is not None:
             guard.survived(dead)
         room = max(0, _MAX_DEAD_LETTERS - self._under_way.unacked)
-        now = owned.fitting(dead, room) if room else 0
-        owned.put_back(dead[now:])
+        now = owned.entries.fitting(dead, room) if room else 0
+        owned.redeliveries.put_back(dead[now:])
         bodies = [records[offset] for offset in dead[:now]]
         letters = owned.hand_out(dead[:now], bodies, consumer.feed(owned.slot), self._under_way.feed(owned.slot))
         consumer.dead_letters.publish_dead_letters(letters, self._not_stored)
@@ -141,8 +141,8 @@ class DeliveryCounting:
         """
         if owned.guard is not None:
             return
-        owned.saves_seen = True
-        saved = owned.cursor.deliveries
+        owned.saves.includes_counts = True
+        redeliveries, saved = owned.redeliveries, owned.cursor.deliveries
         seen = BitMap64()
         if saved is not None and saved.only_seen:
             seen, saved = self._take_seen(owned, saved), None
@@ -158,19 +158,19 @@ class DeliveryCounting:
         )
         if saved is None:
             kept = BitMap64() if owned.keys is None else owned.keys.offsets_waiting()
-            guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
-            guard.given_back(seen)  # no consumer holds them under this owner
+            guard.adopt(redeliveries.counts, kept - BitMap64(redeliveries.counts))
+            guard.departed(seen, Departure.CLOSED)  # no consumer holds them under this owner
         else:
             floors = saved.floors if self._by_slot else None
             again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor, floors)
-            owned.replay |= again
-            owned.pass_over(again)
+            redeliveries.waiting.update(again)
+            owned.intake.passed_over.update(again)
             for (_, count), offsets in saved.counts.items():
                 if count:
-                    owned.redeliveries.update(dict.fromkeys(offsets, count))
+                    redeliveries.recover(dict.fromkeys(offsets, count))
             self._put_off_again(owned, saved.put_off)
             guard.survived(owned.held.among(again))
-        owned.guard = guard
+        owned.count_deliveries(guard)
         owned.chunks.in_order = False  # some are redelivered, others read
 
     def tell(self) -> None:
@@ -194,7 +194,7 @@ class DeliveryCounting:
             return
         for owned in self._owned.values():
             if owned.guard is not None and owned.guard.over:
-                owned.guard = None
+                owned.count_deliveries(None)
 
     def admit(
         self, owned: OwnedPartition, lowest: list[int], place: ProcessLoad | None = None, *, in_order: bool = True
@@ -225,9 +225,9 @@ class DeliveryCounting:
         acknowledged entries do not count as out: the application is done with them.
         """
         guard, endpoints = owned.guard, [endpoint for endpoint in self._endpoints if endpoint.node == node]
-        out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
+        out = sum(owned.in_flight.waited_for(endpoint.feed(owned.slot)) for endpoint in endpoints)
         here = any(not endpoint.is_remote and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
-        isolates = self._by_slot or not node or not here or guard is None or guard.is_stalled("")
+        isolates = self._by_slot or not node or not here or guard is None or guard.isolation.is_stalled("")
         return ProcessLoad(node, out, isolates, new, self._clock.monotonic())
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
@@ -248,7 +248,7 @@ class DeliveryCounting:
             if owned is None:
                 continue
             if owned.guard is None:
-                owned.tell_seen()
+                owned.saves.request_for_counts()
                 continue
             held = BitMap64(o for o, feed in owned.holders.items() if not self._dead_lettering.has(feed))
             held -= self._nacks.offsets(number)
@@ -256,13 +256,13 @@ class DeliveryCounting:
             elsewhere = BitMap64(o for o in held if owned.stays_out or holders[o].endpoint.is_remote)
             held -= elsewhere
             owned.guard.held_elsewhere(elsewhere)
-            again = owned.replay.copy()
+            again = owned.redeliveries.waiting.copy()
             if owned.keys is not None:
                 again |= owned.keys.offsets_waiting()
             waiting = BitMap64()
             if not owned.stays_out:
                 for endpoint in [each for each in self._endpoints if not each.is_remote]:
-                    waiting |= owned.not_received(endpoint.discard(owned.slot)) & held
+                    waiting |= owned.in_flight.not_received(endpoint.discard(owned.slot), owned.chunks.known) & held
             held -= waiting
             if orderly:
                 owned.guard.retire(waiting, held | again, owned.cursor)
@@ -273,11 +273,11 @@ class DeliveryCounting:
         """Take the counts of messages that a former owner's application received, unless a report contained newer
         ones."""
         owned.cursor.deliveries = None  # once: later they are what `owned` knows
-        taken = BitMap64()
+        taken, counts = BitMap64(), owned.redeliveries.counts
         for (_, count), offsets in saved.counts.items():
             for offset in offsets:
-                if not owned.is_acknowledged(offset) and offset not in owned.redeliveries:
-                    owned.redeliveries[offset] = count
+                if not owned.is_acknowledged(offset) and offset not in counts:
+                    counts[offset] = count
                     taken.add(offset)
         return taken - BitMap64(owned.holders)
 
@@ -293,7 +293,7 @@ class DeliveryCounting:
     def _put_off_again(self, owned: OwnedPartition, put_off: Mapping[int, BitMap64]) -> None:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
         for due_ms, offsets in put_off.items():
-            owned.pass_over(offsets)
+            owned.intake.passed_over.update(offsets)
             for offset in offsets:
                 self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.number, offset, None)
 

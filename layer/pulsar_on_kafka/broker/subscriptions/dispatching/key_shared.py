@@ -130,7 +130,7 @@ class KeyShared:
             if self._is_hungry(self._order(owned)):
                 return False
             if owned.number not in self._held_back:  # room would not help those
-                some = some or bool(owned.buffered or owned.comes_again or self._order(owned).waiting)
+                some = some or bool(owned.buffered or owned.has_redeliveries or self._order(owned).waiting)
         return some
 
     def takes_any(self) -> bool:
@@ -177,11 +177,12 @@ class KeyShared:
 
     def _dispatch(self, owned: OwnedPartition) -> bool:
         keys = self._order(owned)
-        if not owned.replay and owned.has_due and self._takes_due(keys):
+        delayed, waiting = owned.intake.delayed, owned.redeliveries.waiting
+        if not waiting and delayed is not None and delayed.has_due and self._takes_due(keys):
             owned.release_due(_AT_ONCE)
         handed = False
         while True:
-            if owned.replay:
+            if waiting:
                 self._take_back(owned, keys)
             for endpoint in self._endpoints:
                 handed = self._serve(owned, keys, endpoint) or handed
@@ -264,8 +265,7 @@ class KeyShared:
             late = next((o for o in look.offsets if o not in handled), None)  # later ones wait, too
             slots = {o: self._slot(o, r) for o, r in found.records.items() if late is None or o < late}
             slots = {o: slot for o, slot in slots.items() if keys.is_parked(endpoint, o, slot)}
-            held = owned.held.among(BitMap64(slots))
-            owned.held.back |= held
+            held = owned.held.take_from(BitMap64(slots))
             if owned.guard is not None:
                 owned.guard.unpark(slots)
             readable = sorted(owned.readable({o: found.records[o] for o in slots if o not in held}))
@@ -280,7 +280,7 @@ class KeyShared:
         self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
     ) -> bool:
         guard = owned.guard
-        come_again = bool(owned.redeliveries)
+        come_again = bool(owned.redeliveries.counts)
         if guard is not None and (come_again := not guard.is_new([entry[0] for entry in entries])):
             entries = self._admitted(owned, keys, endpoint, entries)
         absent = [offset for offset, _, record in entries if record is None]
@@ -294,12 +294,12 @@ class KeyShared:
             entries = [entry for entry in entries if entry[0] in left]
         offsets = [entry[0] for entry in entries]
         if owned.entries.differ:
-            count = owned.fitting(offsets, endpoint.shared_permits())
+            count = owned.entries.fitting(offsets, endpoint.shared_permits())
             keys.put_back(entries[count:])
             offsets, entries = offsets[:count], entries[:count]
         if guard is not None and offsets:
             guard.handed_out_in_turn(offsets)
-            guard.flowed(endpoint.node, len(offsets))
+            guard.isolation.flowed(endpoint.node, len(offsets))
         owned.deliver(endpoint.feed(owned.slot), offsets, [entry[2] for entry in entries], hold=True)
         return True
 
@@ -354,22 +354,22 @@ class KeyShared:
         """Put redeliveries into their slots, before all new messages."""
         if owned.quiet:
             return
-        owned.held.take_from(owned.replay)
+        redeliveries = owned.redeliveries
+        owned.held.take_from(redeliveries.waiting)
         offsets = _comes_now(owned, keys)
         unknown = [offset for offset in offsets if not keys.returned(offset)]
         if unknown:
             found = self._read_again.read(owned, unknown[:_AT_ONCE])
             handled = {*found.records, *found.gone}
             left = [offset for offset in unknown if offset not in handled]
-            owned.replayed(set(offsets).difference(left))  # first: a chunk may complete a message to redeliver
-            owned.set_aside_again(found.records)
-            for offset in owned.readable(found.records):
+            redeliveries.taken(set(offsets).difference(left))  # first: a chunk may complete a message to redeliver
+            for offset in owned.readable(found.records, redelivered=True):
                 record = found.records[offset]
                 slot = self._slot(offset, record)
                 waits = keys.is_behind_parked(offset, slot) and not deliver_at_ms(headers_of(record))
                 owned.entries.forget((keys.park_again if waits else keys.readmit)(offset, slot, record))
         else:
-            owned.replayed(offsets)
+            redeliveries.taken(offsets)
 
     def _slot(self, offset: int, record: Any) -> int:
         """The hash slot of a message: by ordering key, else by key, else by offset."""
@@ -400,11 +400,13 @@ def sticky_key(record: Any) -> bytes | None:
 def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
     """The redeliveries below the read position. Deliveries by a former owner may lie beyond. Those wait, because an
     unread message before them may have the same key, and they release their keys."""
+    waiting, below = owned.redeliveries.waiting, owned.intake.taken_upto
     if not keys.keep_order:
-        return list(owned.replay)
-    below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
-    keys.let_go(offset for offset in owned.replay if offset >= below)
-    return [offset for offset in owned.replay if offset < below]
+        return list(waiting)
+    if owned.guard is not None:
+        below = max(below, owned.guard.told_below)
+    keys.let_go(offset for offset in waiting if offset >= below)
+    return [offset for offset in waiting if offset < below]
 
 
 def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
@@ -426,9 +428,7 @@ def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
     done = {entry[0] for entry in entries if owned.is_acknowledged(entry[0])}
-    held = owned.held.among(BitMap64(entry[0] for entry in entries))
-    owned.held.back |= held
-    done.update(held)
+    done.update(owned.held.take_from(BitMap64(entry[0] for entry in entries)))
     if done:
         keys.acknowledged(done)
     return [entry for entry in entries if entry[0] not in done]

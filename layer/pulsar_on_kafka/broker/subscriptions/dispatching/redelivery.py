@@ -17,7 +17,6 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import De
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import deliver_again
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
@@ -107,16 +106,9 @@ class Redelivery:
         now_s = self._clock.monotonic()
         waiting = self._nacks.offsets(owned.number).copy()
         for offset, nack in refusals.items():
-            if offset in waiting or owned.redeliveries.get(offset, 0) > nack.redeliveries:
-                continue
-            if nack.redeliveries:
-                owned.redeliveries[offset] = nack.redeliveries
-            owned.pass_over(BitMap64((offset,)))
-            owned.replay.discard(offset)
-            self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
-            owned.survived((offset,))
-            if owned.guard is not None:
-                owned.guard.still_held((offset,))
+            if offset not in waiting and owned.redeliveries.count(offset) <= nack.redeliveries:
+                owned.postpone(offset, nack.redeliveries)
+                self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
 
     # What is due --------------------------------------------------------------------------------------------------
 
@@ -127,8 +119,9 @@ class Redelivery:
         times = [e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts]
         times += [self._nacks.next_due(), self._batches.next_due()]
         for owned in self._owned.values():
-            if owned.delayed:
-                times.append(self._next_delayed(owned.delayed))
+            delayed = owned.intake.delayed
+            if delayed:
+                times.append(self._next_delayed(delayed))
         return min((time for time in times if time is not None), default=None)
 
     def _next_delayed(self, delayed: DelayedMessages) -> float | None:
@@ -140,8 +133,9 @@ class Redelivery:
     def redeliver_due(self) -> None:
         """Redeliver the entries whose negative acknowledgement or ack timeout is due."""
         for owned in self._owned.values():
-            if owned.delayed:
-                owned.delayed.advance(self._clock.now_ms())
+            delayed = owned.intake.delayed
+            if delayed:
+                delayed.advance(self._clock.now_ms())
                 self._prefetch.step(owned)
             if owned.chunks.pending:
                 self._expire_chunks(owned)
@@ -162,14 +156,14 @@ class Redelivery:
 
     def _expire_chunks(self, owned: OwnedPartition) -> None:
         # A former owner may have delayed a chunk of a message; its other chunks wait for that chunk.
-        if owned.guard is None or not (owned.replay or self._nacks.any_of_nobody(owned.number)):
-            owned.expire_chunks()
+        if owned.guard is None or not (owned.redeliveries.waiting or self._nacks.any_of_nobody(owned.number)):
+            owned.intake.expire_chunks()
 
     def _held(self, partition: int) -> HeldHere | None:
         owned = self._owned.get(partition)
         if owned is None:
             return None if self._leased is None else self._leased.held(partition)
-        return HeldHere(owned.slot, owned.in_flight, owned.acked_of, owned.redeliveries)
+        return HeldHere(owned.slot, owned.in_flight, owned.held.acked_of, owned.redeliveries.counts)
 
     def _redeliver(self, partition: int, offsets: BitMap64, endpoint: Endpoint | None) -> None:
         owned = self._owned.get(partition)
@@ -199,7 +193,7 @@ class Redelivery:
         if not offsets:
             return
         if self._shared:
-            deliver_again(owned, offsets)
+            owned.redeliver_released(offsets)
         elif owned.active is None or owned.went_out(offsets.min()):
             self.rewind(owned)
 

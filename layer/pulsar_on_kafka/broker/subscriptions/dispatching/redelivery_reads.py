@@ -67,7 +67,7 @@ class RedeliveryReads:
         chunks = owned.chunks
         if chunks.known:
             offsets, soon = chunks.affordable(offsets), ()
-        records = owned.delayed_soon.take(offsets)
+        records = owned.intake.delayed_soon.take(offsets)
         ahead = self._ahead.get(owned.number, {})
         records.update((offset, ahead.pop(offset)) for offset in offsets if offset in ahead)
         at_hand = len(records)
@@ -135,7 +135,7 @@ class RedeliveryReads:
         looked = look_over_any(records)
         if not looked.met:
             return []
-        committed = owned.committed
+        committed = owned.intake.committed
         unknown = committed.unknown_in(looked)
         if unknown:
             self._looking.learn_of(committed, unknown)
@@ -186,25 +186,26 @@ class DelayedPrefetch:
     def forget(self, owned: OwnedPartition) -> None:
         if self._owned is owned:
             self._end(owned)
-        owned.delayed_soon.clear()
+        owned.intake.delayed_soon.clear()
 
     def _begin(self, owned: OwnedPartition) -> None:
         number = owned.number
         now_s = self._clock.monotonic()
-        if owned.delayed is None or now_s < self._not_before_s.get(number, 0.0):
+        delayed = owned.intake.delayed
+        if delayed is None or now_s < self._not_before_s.get(number, 0.0):
             return
         self._not_before_s[number] = now_s + _DELAYED_READ_INTERVAL_S
-        offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.chunks.known)
+        offsets = owned.intake.delayed_soon.choose(delayed, self._clock.now_ms(), owned.chunks.known)
         if offsets:
             self._owned = owned
             self._batches = self._fetcher.read_at(self._kafka_topic, number, offsets, Deadline.after(_PATIENCE_S))
 
     def _read(self, owned: OwnedPartition) -> None:
-        enough_s = self._clock.monotonic() + _STEP_S
+        enough_s, soon = self._clock.monotonic() + _STEP_S, owned.intake.delayed_soon
         try:
             while self._clock.monotonic() < enough_s:
                 batch = next(self._batches, None)
-                if batch is None or not owned.delayed_soon.arrived(batch):
+                if batch is None or not soon.arrived(batch):
                     self._end(owned)
                     return
         except errors.StoreError as failure:  # also what Kafka deleted meanwhile
@@ -212,6 +213,6 @@ class DelayedPrefetch:
             self._end(owned)
 
     def _end(self, owned: OwnedPartition) -> None:
-        owned.delayed_soon.nothing_wanted()
+        owned.intake.delayed_soon.nothing_wanted()
         self._owned = None
         self._batches = iter(())

@@ -52,7 +52,7 @@ class SharedDispatch:
         others = [each for each in self._owned.values() if each not in isolating]
         for owned in others:
             self._reads.forget(owned)
-            if owned.comes_again:
+            if owned.has_redeliveries:
                 handed = self._redeliver(owned, self._endpoints) or handed
         blocked = self._limit.is_reached()
         for owned in isolating:
@@ -87,7 +87,7 @@ class SharedDispatch:
             while new and owned.buffered:
                 place = self._counting.place(owned, node, new=True)
                 turn = self._round_robin.next(endpoints, owned.buffered)
-                room = guard.room(place)
+                room = guard.isolation.room(place)
                 if turn is None or not room:
                     break
                 endpoint, permits = turn
@@ -95,7 +95,7 @@ class SharedDispatch:
                 if not offsets:
                     break
                 owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
-                guard.flowed(node, len(offsets))
+                guard.isolation.flowed(node, len(offsets))
                 handed = True
         return handed
 
@@ -107,30 +107,29 @@ class SharedDispatch:
         `node`: there are suspects, and `endpoints` are this process's alone; `new`: new messages wait as well.
         """
         room = sum(max(0, endpoint.shared_permits()) for endpoint in endpoints)
-        owned.release_due(min(room, _REPLAY_BATCH) - len(owned.replay))
+        redeliveries = owned.redeliveries
+        owned.release_due(min(room, _REPLAY_BATCH) - len(redeliveries.waiting))
         place = None if node is None else self._counting.place(owned, node, new=new)
-        lowest = owned.next_replays(_REPLAY_BATCH if place else min(room, _REPLAY_BATCH))
+        lowest = redeliveries.lowest(_REPLAY_BATCH if place else min(room, _REPLAY_BATCH))
         wanted = self._counting.admit(owned, lowest, place)[:room]
         if not wanted:
             return False
         found = self._reads.read(owned, wanted, lowest if place else ())
-        records = found.records
-        owned.replayed(records)
-        if owned.guard is not None:
-            owned.set_aside_again(records)
-        offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
+        redeliveries.taken(found.records)
+        records = {offset: found.records[offset] for offset in wanted if offset in found.records}
+        offsets = owned.readable(records, redelivered=True)
         offsets = self._dead_lettering.divert(owned, offsets, records)
         while offsets:
             turn = self._round_robin.next(endpoints, len(offsets))
             if turn is None:
-                owned.put_back(offsets)
+                redeliveries.put_back(offsets)
                 break
             endpoint, permits = turn
-            count = owned.fitting(offsets, permits)
+            count = owned.entries.fitting(offsets, permits)
             part, offsets = offsets[:count], offsets[count:]
             if owned.guard is not None:
                 owned.guard.handed_out_again(part)
                 if node is not None:
-                    owned.guard.flowed(node, len(part))
+                    owned.guard.isolation.flowed(node, len(part))
             owned.deliver(endpoint.feed(owned.slot), part, [records[offset] for offset in part], hold=True)
         return bool(records or found.gone)

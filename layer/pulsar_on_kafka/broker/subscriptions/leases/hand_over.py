@@ -69,8 +69,9 @@ class LeaseHandOver:
     def lease_from(self, owned: OwnedPartition, offset: int) -> None:
         """Record that all reports below this offset of `deliveries` are applied or do not concern the partition. Its
         next save says that other members may hold messages of it."""
-        owned.folded = max(owned.folded, offset)
-        owned.lease_from(owned.folded)
+        saves = owned.saves
+        saves.applied_below = max(saves.applied_below, offset)
+        saves.lease_from(saves.applied_below)
 
     # Take-over --------------------------------------------------------------------------------------------------------
 
@@ -78,7 +79,8 @@ class LeaseHandOver:
         """Fence the former owners of a partition that the group has accepted as this process's, and apply the members'
         reports. Returns the negative acknowledgements in them by offset, or None where no member can hold an entry.
         Raises StoreError."""
-        leased_from = owned.leased_from
+        saves = owned.saves
+        leased_from = saves.leased_from
         if leased_from is None:
             return None
         version = owned.version
@@ -96,7 +98,7 @@ class LeaseHandOver:
         self._recalled[number] = recalled
         self._unheard[number] = self._lessee.unheard([each for each in said if isinstance(each, Lease)])
         self._lessee.taken_in(number, leased_from)
-        owned.folded_since, owned.folded = leased_from, at + 1
+        saves.applied_since, saves.applied_below = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.is_acknowledged(offset)}
 
     def opened(self, owned: OwnedPartition, nacked: Mapping[int, Nack] | None) -> None:
@@ -109,11 +111,13 @@ class LeaseHandOver:
         if acks:
             owned.acknowledge_elsewhere(list(acks.whole), acks.batches)
         if nacked is None:
-            owned.folded_since = self._inbox.applied_upto
+            owned.saves.applied_since = self._inbox.applied_upto
         else:
             if has_heard(self._lessee.id, self._lessee.heard_of_owners, recalled):
                 nacked = {**nacked, **ours}
-            owned.never_received(self._unheard.pop(number, BitMap64()) | self._lessee.unread(number))
+            unread = self._unheard.pop(number, BitMap64()) | self._lessee.unread(number)
+            if owned.guard is not None:
+                owned.guard.never_received(unread)
         leased = self._lessee.owned_now(number, asks=nacked is not None)
         if nacked is not None:
             self._lessor.took_over(owned, nacked, recalled)
@@ -135,7 +139,7 @@ class LeaseHandOver:
         Raises:
             StoreError: Kafka did not report where the reports end.
         """
-        if owned.leased_from is None:
+        if owned.saves.leased_from is None:
             if self._inbox.applied_from is None:
                 return  # no member has written a report
             self.lease_from(owned, self._inbox.applied_upto)
@@ -177,7 +181,7 @@ class LeaseHandOver:
                 self._ask_next_owner(owned)
 
     def _ask_next_owner(self, owned: OwnedPartition) -> None:
-        if owned.leased_from is None:
+        if owned.saves.leased_from is None:
             self.lease_from(owned, max(self._inbox.applied_upto, self._lessee.reported_at))
 
     def _is_known(self) -> bool:
@@ -192,15 +196,16 @@ class LeaseHandOver:
         if self._lessor.is_through:
             for owned in self._owned.values():
                 # After a seek, the next owner may not have received older reports, whose acknowledgements do not count.
-                if owned.leased_from is not None and not owned.stays_out and not owned.acks_from:
-                    owned.lease_from(None)
+                saves = owned.saves
+                if saves.leased_from is not None and not owned.stays_out and not saves.acks_from:
+                    saves.lease_from(None)
 
     def giving_up(self, owned: OwnedPartition) -> None:
         """Hold the partition's delivered messages as a member before the partition is forgotten: the application may
         still acknowledge them."""
         leased = self._lessee.owned_before(owned.slot, owned.version)
         # The next owner asks only if the last save says so.
-        owned.stays_out = owned.stays_out and owned.saved.leased_from is not None
+        owned.stays_out = owned.stays_out and owned.saves.saved_leased_from is not None
         if self._in_order:
             self._give_up_in_order(owned, leased)
         elif owned.stays_out:

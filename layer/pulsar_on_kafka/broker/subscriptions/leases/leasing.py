@@ -288,15 +288,17 @@ class Leasing:
 
     def _check_members(self, now_s: float) -> None:
         for owned in self._owned.values():
-            if owned.leased_from is None:
-                owned.folded_since = max(owned.folded_since, self._inbox.applied_from or 0)
+            saves = owned.saves
+            if saves.leased_from is None:
+                saves.applied_since = max(saves.applied_since, self._inbox.applied_from or 0)
                 self.hand_over.lease_from(owned, self._inbox.applied_upto)
         self._resume(self.lessor.take_complete())  # at once: before anything beyond the skipped entries is read
         try:
             seen = self._looks.seen()
             if seen is not None and self.lessor.misses_any(*seen):
-                folded = [each.folded for each in self._owned.values() if each.leased_from is not None]
-                self._looks.apply_first(seen, max(self._inbox.applied_upto, min(folded, default=0)))
+                leased = [each.saves for each in self._owned.values() if each.saves.leased_from is not None]
+                applied = min((each.applied_below for each in leased), default=0)
+                self._looks.apply_first(seen, max(self._inbox.applied_upto, applied))
                 seen = None
             seen = seen or self._looks.counts(self._inbox.applied_upto)
         except errors.LayerError as failure:

@@ -115,7 +115,7 @@ class Lessor:
 
     def may_lease(self) -> bool:
         """The saves of all partitions make their next owners ask the members."""
-        return all(owned.saved.leased_from is not None for owned in self._owned.values())
+        return all(owned.saves.saved_leased_from is not None for owned in self._owned.values())
 
     # Partitions come and go -------------------------------------------------------------------------------------------
 
@@ -139,7 +139,8 @@ class Lessor:
     def sought(self, owned: OwnedPartition, end: int) -> None:
         """Ignore acknowledgements below offset `end` of `deliveries`: they came before a seek. Members need not repeat
         them."""
-        owned.acks_from, owned.folded_since = end, 0
+        saves = owned.saves
+        saves.acks_from, saves.applied_since = end, 0
         self._saves.acknowledged(owned.number)
 
     # Reports ----------------------------------------------------------------------------------------------------------
@@ -152,18 +153,18 @@ class Lessor:
         """
         if report.life != self._life:
             return
-        fresh = {number: owned for number, owned in self._owned.items() if offset >= owned.folded}
+        fresh = {number: owned for number, owned in self._owned.items() if offset >= owned.saves.applied_below}
         for number, owned in fresh.items():
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
-                if offset >= owned.acks_from:
+                if offset >= owned.saves.acks_from:
                     owned.acknowledge_elsewhere(list(acks or ()), batches or {})
                 if report.member.client_id != self._client_id:
                     self._saves.acknowledged(number)
         if report.member.client_id != self._client_id:
             self._apply_of_member(offset, report, fresh)
         for owned in fresh.values():
-            owned.folded = offset + 1
+            owned.saves.applied_below = offset + 1
 
     def _apply_of_member(self, offset: int, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         client_id, epoch = report.member
@@ -176,7 +177,7 @@ class Lessor:
         if report.save:
             self._saves.want(offset)
             for owned in fresh.values():
-                owned.want_save()  # even without a new acknowledgement: the member waits for a save's notice
+                owned.saves.request()  # even without a new acknowledgement: the member waits for a save's notice
         self._take_overs.note_refusals(report, fresh)
         if report.sequence == 1:
             self._take_overs.begins(report, fresh)
@@ -291,7 +292,7 @@ class Lessor:
         left = {o: number for o, number in messages.items() if not owned.is_acknowledged(o)}
         chunked = {o: Known(*chunks[o]) for o in left if o in chunks}
         if redeliveries:
-            owned.redeliveries.update(dict.fromkeys(left, redeliveries))
+            owned.redeliveries.recover(dict.fromkeys(left, redeliveries))
         if not left:
             return
         if self._in_order:
@@ -306,7 +307,7 @@ class Lessor:
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
-        version, heard = owned.version, owned.acks_known
+        version, heard = owned.version, owned.saves.acks_known
         lease = Lease(self.owner, version, member.id, member.number, consumer, heard, entries)
         self._outbox.add(partition, lease, urgent=needed)
 

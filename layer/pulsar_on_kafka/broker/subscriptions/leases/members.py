@@ -102,7 +102,8 @@ class SaveNotices:
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
-        number, upto = owned.number, owned.saved.leased_from
+        number, saves = owned.number, owned.saves
+        upto = saves.saved_leased_from
         if upto is None:
             return  # the next one says from where on reports are not in it
         if self._wanted is not None and all(self._holds(each, self._wanted) for each in self._owned.values()):
@@ -110,12 +111,12 @@ class SaveNotices:
         if number not in self._untold or self._announced.get(number) == upto:
             return
         self._announced[number] = upto
-        if upto >= owned.acks_known:
+        if upto >= saves.acks_known:
             self._untold.discard(number)
-        self._outbox.add(number, Saved(self.owner, owned.version, upto, owned.folded_since))
+        self._outbox.add(number, Saved(self.owner, owned.version, upto, saves.applied_since))
 
     def _holds(self, owned: OwnedPartition, offset: int) -> bool:
-        upto = owned.saved.leased_from
+        upto = owned.saves.saved_leased_from
         return upto is not None and upto > offset
 
 

@@ -6,7 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,8 +18,8 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.batches import report_stop
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
+from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, Gone, OutOfRange, Records
 
@@ -130,35 +130,36 @@ class PartitionReader:
             self._accept(partition, owned, list(map(type(records[0]).offset, records)), records)
 
     def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
+        intake = owned.intake
         try:
-            owned.accept(offsets, records)
-        except UnreadableCursor as reason:  # the records of the others go on
-            owned.intake.stopped = str(reason)
+            intake.accept(offsets, records)
+        except UnreadableCursor as reason:  # the other partitions' records are read on
+            intake.stopped = str(reason)
             self._unreadable = reason
             return
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
-            self._consumer.seek(partition, owned.read_position)
+            self._consumer.seek(partition, intake.read_position)
             return
-        committed = owned.committed
+        committed = intake.committed
         if committed.in_use and self._looking.came(partition, committed, self._look_again):
             self._pause([partition])
-        if owned.buffered_bytes > _MAX_BUFFERED_BYTES:
+        if intake.buffer.size_bytes > _MAX_BUFFERED_BYTES:
             self._pause([partition])
-        if owned.delayed and self._delayed() >= MAX_DELAYED:
+        if intake.delayed and self._delayed() >= MAX_DELAYED:
             self._full_of_delayed = True
             self.pause_all()
 
     def _look_again(self) -> bool:
         """Ask what became of the transactions that hold something up; True when something goes on."""
-        waiting = {n: owned.committed for n, owned in self._owned.items() if owned.committed.in_use}
+        waiting = {n: c for n, c in self._committed() if c.in_use}
         before = {number: committed.waits_from for number, committed in waiting.items()}
         self._looking.look_again(waiting, self._release)
         return any(committed.waits_from != before[number] for number, committed in waiting.items())
 
     def _release(self, partition: int) -> None:
         try:
-            self._owned[partition].release()
+            self._owned[partition].intake.release()
         except errors.Corrupt:
             raise
         except errors.StoreError as failure:
@@ -166,11 +167,11 @@ class PartitionReader:
 
     def put_late_on_record(self) -> None:
         """Tell others of records that came after the end of their transaction."""
-        self._looking.put_late_on_record(owned.committed for owned in self._owned.values())
+        self._looking.put_late_on_record(committed for _, committed in self._committed())
 
     def has_plenty(self) -> bool:
         """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
-        return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
+        return any(owned.intake.buffer.size_bytes > _PLENTY_BYTES for owned in self._owned.values())
 
     def pause_all(self) -> None:
         """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
@@ -181,7 +182,11 @@ class PartitionReader:
         self._pause([number for number, owned in self._owned.items() if owned.buffered])
 
     def _delayed(self) -> int:
-        return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
+        delayed = (owned.intake.delayed for owned in self._owned.values())
+        return sum(len(each) for each in delayed if each is not None)
+
+    def _committed(self) -> Iterator[tuple[int, ReadCommitted]]:
+        return ((number, owned.intake.committed) for number, owned in self._owned.items())
 
     def _pause(self, partitions: Iterable[int]) -> None:
         more = [number for number in partitions if number not in self._paused]
@@ -223,7 +228,9 @@ class PartitionReader:
                 return
             self._full_of_delayed = False
         drained = [
-            n for n in self._paused if n not in self._not_begun and n in self._owned and self._owned[n].may_read_on
+            n
+            for n in self._paused
+            if n not in self._not_begun and n in self._owned and self._owned[n].intake.may_read_on
         ]
         if drained:
             self._paused.difference_update(drained)
@@ -274,22 +281,22 @@ class PartitionReader:
         number = owned.number
         self._handle.incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
         low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
-        owned.committed.rewind()
-        known = max(owned.read_position, owned.cursor.known_end())
-        if known > high or low <= owned.read_position == refused:
-            owned.intake.stopped = (
+        intake = owned.intake
+        intake.committed.rewind()
+        known = max(intake.read_position, owned.cursor.known_end())
+        if known > high or low <= intake.read_position == refused:
+            intake.stop(
                 f"the cursor knows of offsets up to {known - 1}, but the log ended before that (now at {high}): the "
                 "cluster lost data; seek or reset the cursor to go on"
             )
-            report_stop(owned.identity, owned.intake.stopped)
             return
-        owned.intake.end_seen = True
-        if owned.read_position < low:
-            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
+        intake.end_seen = True
+        if intake.read_position < low:
+            intake.add_fences(self._handle.fences(number, Deadline.after(_FENCES_S)))
             _log.warning(
                 "cursor=%s Kafka deleted offsets %d to %d, %d of them unacknowledged", owned.identity,
-                owned.read_position, low - 1, owned.deleted_below(low),
+                intake.read_position, low - 1, owned.deleted_below(low),
             )  # fmt: skip
-            owned.intake.read_position = low
+            intake.skip_to(low)
             owned.passed(low - 1)
-        self._consumer.seek(number, owned.read_position)  # fetching ended with the error
+        self._consumer.seek(number, intake.read_position)  # fetching ended with the error

@@ -164,7 +164,7 @@ class Ownership:
 
     def learn_fences(self, number: int) -> None:
         """Learn from what is on record which records are void, because some are about to be passed over unread."""
-        self._owned[number].intake.fences.add(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
+        self._owned[number].intake.add_fences(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
 
     def stop_unreadable(self, reason: UnreadableCursor) -> None:
         """Serve a partition no more, and say so, until it is set to a place (`open_forgetting`)."""
@@ -238,7 +238,7 @@ class Ownership:
             refused = {number: self.leasing.hand_over.take_over(owned, deadline) for number, owned in opened.items()}
         self.transactions.take_over(opened, deadline)
         for number, owned in opened.items():
-            owned.meter = self._handle.meter
+            owned.attach_meter(self._handle.meter)
             self._owned[number] = owned
             self.saver.forget_former(owned, previous[number].former, deadline)
             _log.info(
@@ -297,11 +297,11 @@ class Ownership:
             owned = self._owned.pop(number, None)
             if owned is None:
                 continue
-            owned.residency.forget()
+            owned.saves.forget()
             if self.leasing is not None:
                 self.leasing.hand_over.giving_up(owned)
             self._dispatcher.forget(owned)
             if self.leasing is not None:
                 self.leasing.gave_up(number)
-            if owned.dirty or (not owned.stays_out and owned.slot.forget_acknowledgements()):
+            if owned.saves.dirty or (not owned.stays_out and owned.slot.forget_acknowledgements()):
                 self.losses += 1

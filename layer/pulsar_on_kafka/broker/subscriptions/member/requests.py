@@ -123,7 +123,7 @@ class OwnerRequests:
         return result
 
     def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
-        offset = owned.bounded(wish.offset)
+        offset = owned.intake.bounded(wish.offset)
         if offset > owned.read_position:
             self._ownership.learn_fences(owned.number)
         inside = wish.begun > 0 and offset == wish.offset
@@ -133,7 +133,7 @@ class OwnerRequests:
         self._dispatcher.seek(owned, offset, begun)
 
     def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
-        upto = owned.bounded(upto + 1) - 1
+        upto = owned.intake.bounded(upto + 1) - 1
         if upto >= owned.read_position:
             self._ownership.learn_fences(owned.number)
         self._dispatcher.acknowledge_up_to(owned, upto)

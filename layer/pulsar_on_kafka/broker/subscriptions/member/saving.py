@@ -15,10 +15,12 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, Unneeded
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_saves import PartitionSaves
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, split_commits
+from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 
 STORE_TIMEOUT_S: Final = 10.0
@@ -136,8 +138,7 @@ class CursorSaver:
         if not self.under_way and not self.is_unsettled:
             now_s = int(self._clock.monotonic())
             for owned in self._owned.values():
-                owned.cursor.advance()
-                owned.residency.sweep(owned.cursor, owned.saves.saved, now_s)
+                owned.saves.sweep(now_s)
 
     def forget(self) -> None:
         """The partitions are somebody else's now: no outcome matters any more."""
@@ -198,27 +199,24 @@ class CursorSaver:
         if not exposed:
             return
         copies = [
-            AcceptedSave(owned.identity, save.commit, save.saved.lineage, save.replaces or owned.saves.previous_session)
-            for owned, save in exposed.values()
+            _copy(owned.saves, save.commit, save.saved.lineage, save.replaces) for owned, save in exposed.values()
         ]
         self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
         for owned, save in exposed.values():
             self._count(owned, save, deadline)
-            self._checkpointed(owned, deadline)
+            self._checkpointed(owned.saves, deadline)
 
     def _count(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
         """Remove what `save` made obsolete."""
-        unneeded = owned.save_accepted(save)
-        size = owned.saves.grown_large()
+        saves = owned.saves
+        unneeded = saves.accepted(save)
+        size, cursor = saves.grown_large(), saves.cursor
         if size is not None:
             _log.warning(
                 "cursor=%s its holes take %d bytes on Kafka now: %d entries above mark-delete %d are acknowledged",
-                owned.identity, size, len(owned.cursor.deleted), owned.cursor.mark_delete,
+                saves.identity, size, len(cursor.deleted), cursor.mark_delete,
             )  # fmt: skip
-        try:
-            self._store.clean(owned.identity, unneeded, deadline)
-        except errors.StoreError as failure:
-            _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
+        self._clean(saves, unneeded, deadline)
         self._when_saved(owned, save)
 
     def forget_former(self, owned: OwnedPartition, former: Sequence[CommitMetadata], deadline: Deadline) -> None:
@@ -232,69 +230,71 @@ class CursorSaver:
         """Write the checkpoints that are due (all of them: `forced`)."""
         now = self._clock.monotonic()
         deadline = Deadline.after(STORE_TIMEOUT_S)
-        due: list[OwnedPartition] = []
+        due: list[PartitionSaves] = []
         copies: list[AcceptedSave] = []
         for number in partitions:
-            owned = self._owned.get(number)
-            if owned is None or not owned.saves.checkpoint_dirty or owned.saves.last_commit is None:
+            saves = self._saves_of(number)
+            if saves is None or not saves.checkpoint_dirty or saves.last_commit is None:
                 continue
-            if forced or now - owned.saves.last_checkpoint_s >= _CHECKPOINT_EVERY_S:
-                due.append(owned)
-                former = owned.saves.previous_session
-                copies.append(AcceptedSave(owned.identity, owned.saves.last_commit, owned.saved.lineage, former))
-                owned.saves.last_checkpoint_s = now
+            if forced or now - saves.last_checkpoint_s >= _CHECKPOINT_EVERY_S:
+                due.append(saves)
+                copies.append(_copy(saves, saves.last_commit, saves.saved.lineage))
+                saves.last_checkpoint_s = now
         try:
             if due:
                 self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
         except errors.StoreError as failure:
             _log.warning("subscription=%s could not write checkpoints: %s", self._name, failure)
             return
-        for owned in due:
-            self._checkpointed(owned, deadline)
+        for each in due:
+            self._checkpointed(each, deadline)
 
-    def _checkpointed(self, owned: OwnedPartition, deadline: Deadline) -> None:
-        unneeded = owned.saves.checkpoint_written()
+    def _checkpointed(self, saves: PartitionSaves, deadline: Deadline) -> None:
+        self._clean(saves, saves.checkpoint_written(), deadline)
+
+    def _clean(self, saves: PartitionSaves, unneeded: Unneeded, deadline: Deadline) -> None:
         try:
-            self._store.clean(owned.identity, unneeded, deadline)
+            self._store.clean(saves.identity, unneeded, deadline)
         except errors.StoreError as failure:
-            _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
+            _log.warning("cursor=%s could not clean up: %s", saves.identity, failure)
+
+    def _saves_of(self, number: int) -> PartitionSaves | None:
+        owned = self._owned.get(number)
+        return None if owned is None else owned.saves
 
     def _prepare(self, partitions: list[int]) -> dict[int, Save]:
         deadline = Deadline.after(STORE_TIMEOUT_S)
-        saves: dict[int, Save] = {}
+        prepared: dict[int, Save] = {}
         for number in partitions:
-            owned = self._owned.get(number)
-            if owned is None or not owned.dirty:
+            saves = self._saves_of(number)
+            if saves is None or not saves.dirty:
                 continue
-            owned.lay_down_deliveries()
-            lineage = owned.saves.next_lineage()
+            lineage = saves.begin()
             try:
-                saves[number] = self._save_of(owned, lineage, deadline)
+                prepared[number] = self._save_of(saves, lineage, deadline)
             except errors.StoreError:
-                self._refused(saves)  # the segments of the others are not to be taken for saved
+                self._refused(prepared)  # the segments of the others are not to be taken for saved
                 raise
-        return saves
+        return prepared
 
-    def _save_of(self, owned: OwnedPartition, lineage: Lineage, deadline: Deadline) -> Save:
+    def _save_of(self, saves: PartitionSaves, lineage: Lineage, deadline: Deadline) -> Save:
         """All of it; or, for ten seconds after segments could not be written, what fits into the commit."""
         now = self._clock.monotonic()
         if self._unwritable is None or now >= self._try_again_s:
             try:
-                save = self._store.prepare(owned.identity, owned.cursor, owned.saves.saved, lineage, deadline)
+                save = self._store.prepare(saves.identity, saves.cursor, saves.saved, lineage, deadline)
             except errors.StoreError as failure:
                 self._unwritable, self._try_again_s = failure, self._clock.monotonic() + _SEGMENTS_RETRY_INTERVAL_S
             else:
                 self._unwritable = None
                 return save
-        without = self._store.prepare_without_segments(
-            owned.identity, owned.cursor, owned.saves.saved, lineage, deadline
-        )
+        without = self._store.prepare_without_segments(saves.identity, saves.cursor, saves.saved, lineage, deadline)
         if without is None:
             raise self._unwritable
         self._meter.saves_without_segments += 1
         _log.warning(
             "cursor=%s its segments cannot be written (%s): up to %d acknowledgements are not durable yet",
-            owned.identity, self._unwritable, without.left_out,
+            saves.identity, self._unwritable, without.left_out,
         )  # fmt: skip
         return without
 
@@ -314,6 +314,12 @@ class CursorSaver:
     def _refused(self, saves: Mapping[int, Save]) -> None:
         self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
         for number, save in saves.items():
-            owned = self._owned.get(number)
-            if owned is not None:
-                owned.save_refused(save)
+            partition_saves = self._saves_of(number)
+            if partition_saves is not None:
+                partition_saves.refused(save)
+
+
+def _copy(
+    saves: PartitionSaves, commit: CommittedOffset, lineage: Lineage, replaces: bytes | None = None
+) -> AcceptedSave:
+    return AcceptedSave(saves.identity, commit, lineage, replaces or saves.previous_session)

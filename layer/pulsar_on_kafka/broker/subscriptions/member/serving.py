@@ -103,9 +103,7 @@ class NonPersistentDispatch:
             self._full_since_s = now_s
         drop = self._full_since_s is not None and now_s - self._full_since_s > PATIENCE_S
         for owned in partitions:
-            if drop:
-                owned.drop_waiting()
-            owned.pass_by()
+            owned.pass_by(drop=drop)
 
 
 _POLL_S: Final = 0.01

@@ -28,8 +28,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import Save
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import highest
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import has
 from pulsar_on_kafka.broker.transactions.pending_acks.log import CursorAcks
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
@@ -53,7 +53,10 @@ class _Served:
 
     def __init__(self, owned: OwnedPartition) -> None:
         self.owned = owned
-        self.pending = PendingAcks(owned.identity.name, owned.identity.life, random_session(), owned.version)
+        self.holds = owned.held
+        self.saves = owned.saves
+        identity = owned.identity
+        self.pending = PendingAcks(identity.name, identity.life, random_session(), owned.version)
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}
@@ -126,10 +129,10 @@ class TransactionAcks:
             served = self._served[partition] = _Served(owned)
         if served.gone is not None:
             raise served.gone
-        last = holding.highest(ack)
+        last = highest(ack)
         if last >= owned.read_position and last >= self._dispatcher.log_end(partition):
             raise errors.InvalidCursorPosition(f"cursor {owned.identity}: there is no entry at offset {last}")
-        ack = holding.complete(owned, served.pending.held, txn, ack)
+        ack = served.holds.complete(served.pending.held, txn, ack)
         if again and served.pending.state is State.READY and has(served.pending.held.of(txn), ack):
             answer.set_result(None)
             return
@@ -182,8 +185,8 @@ class TransactionAcks:
         if served.taken_over is None:
             if now_s >= served.look_s:
                 self._send(served, [served.pending.take_over()])
-        elif served.owned.saved.pending_acks:  # the group has accepted a save that says so
-            self._replayed(served, served.taken_over, served.owned.saves.saved_revision)
+        elif served.saves.saved.pending_acks:  # the group has accepted a save that says so
+            self._replayed(served, served.taken_over, served.saves.saved_revision)
         else:
             self._saver.save_urgently()
 
@@ -194,7 +197,7 @@ class TransactionAcks:
         except errors.Fenced as fenced:
             self._give_up(served, fenced)
             return
-        served.owned.held.holdings = served.pending.held
+        served.holds.attach(served.pending.held)
         served.acks = reading.acks
         served.to_settle = served.to_clean = True
         served.look_after(self._clock.monotonic(), _LOOK_FIRST_S)
@@ -215,7 +218,7 @@ class TransactionAcks:
         decision = served.pending.decide(served.owned.cursor)
         served.answer(decision.answers)
         for ack in served.asked.values():
-            holding.hold(served.owned, ack)
+            served.owned.hold(ack)
         served.asked.clear()
         served.pause_s = _LOOK_FIRST_S
         return list(decision.records)
@@ -223,7 +226,7 @@ class TransactionAcks:
     def _settle(self, served: _Served) -> None:
         served.to_settle = False
         try:
-            settled = holding.settle(served.owned, served.pending)
+            settled = served.owned.settle_transactions(served.pending)
         except errors.StoreError as failure:
             _log.warning("cursor=%s outcomes of transactions have to wait: %s", served.owned.identity, failure)
             served.to_settle = True
@@ -298,8 +301,8 @@ class TransactionAcks:
             self._replayed(served, readings[served.pending.name], served.owned.cursor.revision)
             if served.gone is not None:
                 raise served.gone
-            holding.settle(served.owned, served.pending)
-            served.owned.intake.read_position = served.owned.next_unacked
+            served.owned.settle_transactions(served.pending)
+            served.owned.intake.skip_to(served.owned.next_unacked)
         self._served.update(marked)
 
     def close(self, partitions: Iterable[int]) -> None:
@@ -340,7 +343,7 @@ class TransactionAcks:
                 self._returned(served, errand, self._clock.monotonic())
             reading = self._journal.exchange({served.pending.name: records}, deadline)[served.pending.name]
             self._take(served, reading, self._clock.monotonic())
-            again = holding.settle(owned, served.pending)
+            again = owned.settle_transactions(served.pending)
             for each in again:
                 self._dispatcher.redelivery.deliver_again(owned, each.redeliver)
             if not served.pending.unclean:

@@ -1,4 +1,4 @@
-"""Acknowledgements of one partition, from where consumers left them into the cursor. No I/O but what it is handed.
+"""Applies the acknowledgements of consumers to the cursor of one partition. No I/O but the calls that it is given.
 
 All of it runs in the member's thread.
 """
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class Acknowledging:
-    """`settle` is told of entries that are acknowledged as a whole."""
+    """Applies acknowledgements; `settle` receives the entries that are acknowledged as a whole."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class Acknowledging:
         self._settle = settle
 
     def drain(self, read_position: int, log_end: Callable[[], int], meter: SubscriptionMeter) -> bool:
-        """Fold in what consumers acknowledged since the last call; True when the cursor changed.
+        """Applies what consumers acknowledged since the last call; True when the cursor changed.
 
-        `log_end` is asked for only when an id made by hand lies beyond what was read: nothing beyond the log's end can
-        be acknowledged. When it raises, or what the cursor knows is out of memory and cannot be read back (StoreError),
-        the acknowledgements wait where they were.
+        `log_end` is called only if an id made by hand lies beyond what was read, because no entry beyond the log's end
+        can be acknowledged. If it raises StoreError, or the cursor's state is out of memory and cannot be read, the
+        acknowledgements wait where they were.
         """
         slot, cursor = self._slot, self._cursor
         changed = False
@@ -64,8 +64,8 @@ class Acknowledging:
         return changed
 
     def elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]], meter: SubscriptionMeter) -> None:
-        """Fold in what another process says; of batch entries (batch size, bits). Raises StoreError, and changed
-        nothing then."""
+        """Applies what another process reports; for batch entries (batch size, bits). Raises StoreError, and then
+        changed nothing."""
         cursor = self._cursor
         cursor.need((*offsets, *batches))
         if batches:
@@ -91,7 +91,7 @@ class Acknowledging:
         return bool(newly)
 
     def up_to(self, upto: int) -> bool:
-        """All messages whose place is at or before `upto`: chunks of a message that ends behind it stay."""
+        """Acknowledges all messages at or before `upto`, without chunks of a message that ends behind it."""
         cursor = self._cursor
         kept = self._chunks.unacknowledged_below(upto + 1) if self._chunks else []
         if not kept:
@@ -138,7 +138,7 @@ def _below_end(pending: deque[int], read_position: int, log_end: Callable[[], in
 
 @contextmanager
 def _kept_on_failure(pending: deque[_T], taken: Sequence[_T]) -> Iterator[None]:
-    """What was taken out goes back to where it was when the block raises."""
+    """Puts what was taken out back where it was if the block raises."""
     try:
         yield
     except Exception:  # put back, and raised again

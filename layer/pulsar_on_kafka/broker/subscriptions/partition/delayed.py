@@ -1,13 +1,11 @@
-"""Messages of one partition that are to be delivered later. No I/O, no clock.
+"""Delayed messages of one partition, and the records of those that are due soon. No I/O, no clock.
 
-The truth is each record's own header; what is kept here is made anew when a partition is read again. Source: Pulsar's
+Each record's own header decides; the state here is rebuilt when a partition is read again. Source: Pulsar's
 InMemoryDelayedDeliveryTracker. Differs from Pulsar: a message is never early and at most a tick late, while Pulsar's
 may be early by a tick of 1 s and more.
 
-Records of delayed messages that are due soon, so that each need not be read alone when its time comes. No I/O.
-
-A jump to one record in Kafka takes as long as reading 5,000 small ones in a row (kafka/fetcher.py). So what is due in
-the next time is chosen by time, as much as there is room for, and read in one go by offset, ahead of its time.
+A jump to one record in Kafka takes as long as reading 5,000 small ones in a row (kafka/reading/fetcher.py). So the
+messages that are due next are chosen by time, as many as there is room for, and read together by offset.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _LONGEST_DELAY_MS: Final = 2**53
 
 
 def deliver_at_ms(headers: Sequence[tuple[str, bytes | None]] | None) -> int:
-    """When a record is to be delivered, Unix time in ms; 0 when at once, also when the header is no number."""
+    """Returns the delivery time of a record, Unix time in ms; 0 for none, also if the header is no number."""
     due_ms = 0
     for name, value in headers or ():
         if name == DELIVER_AT:
@@ -65,7 +63,7 @@ class DelayedMessages:
         self._due = BitMap64()
 
     def __len__(self) -> int:
-        """What is set aside, due or not."""
+        """Counts the messages set aside, due or not."""
         return self._count + len(self._due)
 
     @property
@@ -73,7 +71,7 @@ class DelayedMessages:
         return bool(self._due)
 
     def next_due_ms(self) -> int | None:
-        """When the next one is due, or somewhat before that; None when nothing waits for a time."""
+        """Returns when the next one is due, or somewhat before that; None if no message waits for a time."""
         if self._ticks:
             return self._ticks[0] * TICK_MS
         return self._blocks[0] * _TICKS_PER_BLOCK * TICK_MS if self._blocks else None
@@ -93,7 +91,7 @@ class DelayedMessages:
         pairs.append(offset)
 
     def advance(self, now_ms: int) -> None:
-        """It is `now_ms`: find out what is due."""
+        """Finds the messages that are due at `now_ms`."""
         now_tick = now_ms // TICK_MS
         while self._blocks and self._blocks[0] * _TICKS_PER_BLOCK <= now_tick + _OPENED_AHEAD:
             block = heappop(self._blocks)
@@ -113,14 +111,14 @@ class DelayedMessages:
         return bool(self._due) and not self._due.issubset(others)
 
     def take_due(self, limit: int, besides: BitMap64 = _NONE) -> list[int]:
-        """Up to `limit` offsets that are due, lowest first, without those in `besides`."""
+        """Takes up to `limit` offsets that are due, lowest first, without those in `besides`."""
         taken = list(islice(self._due - besides if besides else self._due, limit))
         self._due.difference_update(BitMap64(taken))
         return taken
 
     def upcoming(self, first_tick: int, end_tick: int, most: int) -> tuple[array[int], int]:
-        """What is due from one tick to before another, by time, `most` or the rest of a tick more; and the tick that is
-        next. `end_tick` lies a minute and a half ahead of `advance` at most."""
+        """Returns the messages due from one tick to before another, by time, `most` or the rest of a tick more; and the
+        next tick. `end_tick` lies a minute and a half ahead of `advance` at most."""
         found = array("Q")
         for tick in sorted(tick for tick in self._ticks if first_tick <= tick < end_tick):
             if len(found) >= most:
@@ -158,10 +156,10 @@ class DelayedMessages:
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 WINDOW_MS: Final = 60_000
-"""Nothing is read longer than this ahead of its time."""
+"""No message is read earlier than this before its time."""
 
 _OVERHEAD_BYTES: Final = 500
-"""Of a record in memory, besides its key and value."""
+"""The size of a record in memory, besides its key and value."""
 
 
 class DelayedSoon:
@@ -170,11 +168,11 @@ class DelayedSoon:
     def __init__(self) -> None:
         self._records: dict[int, Any] = {}
         self.wanted = BitMap64()
-        """What is being read; when its time comes it waits for that."""
+        """Offsets that are being read; when they are due, they wait for that."""
         self._bytes = 0
         self._average = 1024.0
         self._horizon_tick = 0
-        """What is due before it was chosen already, or did not find room."""
+        """Messages that are due before it were chosen already, or found no room."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -184,13 +182,13 @@ class DelayedSoon:
         return self._bytes
 
     def keep(self, offset: int, due_ms: int, record: Any, now_ms: int) -> None:
-        """A record that is being set aside: keep it if it is due within the window and there is room. Chunked messages
-        are not kept."""
+        """Keeps a record that is being set aside if it is due within the window and there is room. Chunked messages are
+        not kept."""
         if due_ms - now_ms < WINDOW_MS and type(record) is not WholeMessage:
             self._put(offset, record)
 
     def arrived(self, records: Iterable[Any]) -> bool:
-        """These were read; False when there is no room for more."""
+        """Keeps records that were read; False if there is no room for more."""
         for record in records:
             offset = record.offset()
             if offset in self.wanted:
@@ -210,7 +208,7 @@ class DelayedSoon:
         return True
 
     def take(self, offsets: Iterable[int]) -> dict[int, Any]:
-        """Those of these that are here, which then are not here any more."""
+        """Removes these records, and returns those that were here."""
         found: dict[int, Any] = {}
         if self._records:
             for offset in offsets:
@@ -221,8 +219,8 @@ class DelayedSoon:
         return found
 
     def choose(self, delayed: DelayedMessages, now_ms: int, besides: Container[int] = ()) -> list[int]:
-        """What to read next, by ascending offset; nothing while half of the room or half of the window is in use.
-        `besides`: what is not to be chosen."""
+        """Chooses what to read next, by ascending offset; nothing while half of the room or of the window is in use.
+        `besides`: offsets that are not to be chosen."""
         now_tick = now_ms // TICK_MS
         window = WINDOW_MS // TICK_MS
         if self._bytes > MAX_BYTES // 2 or self._horizon_tick - now_tick > window // 2:
@@ -236,7 +234,7 @@ class DelayedSoon:
         return list(self.wanted)
 
     def nothing_wanted(self) -> None:
-        """Reading has ended; what did not come is read when it is due."""
+        """Reading has ended; messages that were not read are read when they are due."""
         self.wanted = BitMap64()
 
     def forget_below(self, end: int) -> None:

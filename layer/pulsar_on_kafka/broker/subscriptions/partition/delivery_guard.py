@@ -30,18 +30,18 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.subscriptions.partition.isolation import Isolation, ProcessLoad, ProcessTurn
+from pulsar_on_kafka.broker.subscriptions.partition.slot_floors import Floors, SlotFloors
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 MIN_RESERVE: Final = 100
 MAX_RESERVE: Final = 50_000
-NO_FLOOR: Final = 2**63
 
 _WINDOW_BASE: Final = 16
 _LARGEST_WINDOW: Final = 1024
 
 
 def window_of(delivery: int, most: int | None) -> int:
-    """How many suspects may be out at once with one whose delivery number `delivery` of at most `most` this is.
+    """Returns how many suspects may be out at once beside one whose next delivery is number `delivery` of `most`.
 
     1 for its last delivery, 16 for the one before, 256 and 1,024 before that. `most` is None while no consumer has a
     policy and a former owner's consumers had one: it may come, and may allow as little as this delivery.
@@ -54,17 +54,15 @@ class Departure(Enum):
     """A consumer's departure, and what it means for the deliveries of what the consumer held."""
 
     CLOSED = "closed"
-    """In good order, by its own word: they do not count, as in Pulsar."""
+    """In good order, as it reported: the deliveries do not count, as in Pulsar."""
     LOST = "lost"
-    """What it received before is not known; it may live, and work on it. They count."""
+    """Not known what it received; it may live, and work on that. The deliveries count."""
     DIED = "died"
-    """With its process, and what it held may be the reason. They count, and make suspects."""
+    """Its process died, and what it held may be the reason. The deliveries count, and make suspects."""
 
 
 PutOff = Callable[[], Mapping[int, BitMap64]]
 """Offsets that wait for their time, by Unix ms."""
-Floors = Mapping[int, int]
-"""Of each slot of which some is parked an offset at or below all of that."""
 
 
 class _Pending(NamedTuple):
@@ -84,19 +82,14 @@ class DeliveryGuard:
 
     def __init__(self, position: int, put_off: PutOff, floors: Callable[[], Floors] = dict) -> None:
         self._position = position
-        """Nothing at or above it was handed out by this process, nor as far as is known by a former owner."""
+        """No entry at or above it was delivered by this process, nor as far as is known by a former owner."""
         self._put_off = put_off
-        self._floors = floors
-        self._floors_before: dict[int, int] = {}
-        """A former owner's, until everything that it may have handed out was read."""
-        self._undecided_below = 0
+        self._floors = SlotFloors(floors)
         self.told_below = 0
-        """Nothing below it is to be read first: all of it that is not acknowledged comes by redelivery."""
+        """Unacknowledged entries below it are redelivered, and not read first."""
         self._new_below = 0
-        self._said: dict[int, int] = {}
-        """The floors of the accepted save, and of the one under way."""
         self._unparked = BitMap64()
-        """Nothing of it is parked any more, and the last accepted save may have a floor at or below it."""
+        """Entries that are not parked any more, while the last accepted save may have a floor at or below them."""
         self._named = BitMap64()
         """Saved with its number of deliveries, though that is 1: it may lie above a floor."""
         self._limit = 0
@@ -106,7 +99,7 @@ class DeliveryGuard:
         self._granted: dict[int, int] = {}
         self._asked: dict[int, int] = {}
         self._suspects = BitMap64()
-        self._isolation = Isolation()
+        self.isolation = Isolation()
         self._window: dict[int, int] = {}
         """Suspects that went out beside others and are not settled, each with how many may be out with it."""
         self._most: int | None = None
@@ -115,21 +108,21 @@ class DeliveryGuard:
         self._retired = self._abandoned = False
         self._changed = True
         self.told = False
-        """Somebody was told of the suspects that there are now."""
+        """The present suspects were logged."""
 
     # Taking over --------------------------------------------------------------------------------------------------
 
     def recover(self, saved: Deliveries, end: int, cursor: CursorState, floors: Floors | None = None) -> BitMap64:
-        """Go on from what a former owner saved; our own first save holds the same. Nothing from `end` on was there.
-        `floors`: what it saved of them, where slots count (`decide`).
+        """Continues from what a former owner saved; our own first save contains the same. The log ended at `end`.
+        `floors`: those that it saved, where slots count (`decide`).
 
-        Gives the offsets that come by redelivery, so that reading passes them over: suspects, and what has a count.
-        What is put off is not among them, nor a suspect: nobody held it.
+        Returns the offsets that are redelivered, so that reading passes them over: suspects, and entries with a count.
+        Entries that are put off are not among them, nor suspects: no consumer held them.
         """
         self._limit = self._new_below = saved.limit
         if floors:
             self._new_below = min(floors.values())
-            self._said, self._floors_before, self._undecided_below = dict(floors), dict(floors), end
+            self._floors.recover(floors, end)
         put_off = BitMap64()
         for offsets in saved.put_off.values():
             put_off |= offsets
@@ -143,7 +136,7 @@ class DeliveryGuard:
             else:
                 never_out |= offsets
         self._granted = dict(self._delivered)
-        self.told_below = min(end, self._lowest_floor())
+        self.told_below = min(end, self._floors.lowest())
         self._position = max(self._position, self.told_below)
         held = cursor.unacknowledged(0, self.told_below) - never_out
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
@@ -151,20 +144,19 @@ class DeliveryGuard:
         return self._suspects | BitMap64(o for o in counted - put_off if not cursor.is_acknowledged(o))
 
     def adopt(self, redeliveries: Mapping[int, int], kept: BitMap64) -> None:
-        """The policy came while messages were out already; `kept` were not."""
+        """The policy was set after messages were delivered; `kept` were not."""
         self._kept |= kept
         self._delivered.update((offset, count + 1) for offset, count in redeliveries.items())
 
     def start_over(self, position: int) -> None:
-        """A seek: what was delivered before does not matter; nothing goes out before the next save."""
+        """Forgets earlier deliveries after a seek; nothing is delivered before the next save."""
         self._position = position
-        self._limit = self._new_below = self._undecided_below = self.told_below = 0
+        self._limit = self._new_below = self.told_below = 0
+        self._floors.clear()
         self._window.clear()
-        self._isolation.clear()
+        self.isolation.clear()
         for offsets in (self._suspects, self._kept, self._unparked, self._named):
             offsets.clear()
-        for floors in (self._said, self._floors_before):
-            floors.clear()
         for counts in (self._delivered, self._granted, self._asked, self._pending):
             counts.clear()
         self._changed = True
@@ -175,13 +167,13 @@ class DeliveryGuard:
         return self._new_below
 
     def next_delivery(self, offset: int) -> int:
-        """Which delivery the next one of a message would be, from 1."""
+        """Returns the number of a message's next delivery, from 1."""
         if offset in self._kept:
             return 1
         return self._delivered.get(offset, 1 if offset < self._position or offset in self._suspects else 0) + 1
 
     def is_new(self, offsets: list[int]) -> bool:
-        """All of these are kept and may be handed out, to any process."""
+        """Whether all of these are kept and may be delivered, to any process."""
         if self.isolates:
             return False
         wanted = BitMap64(offsets)
@@ -189,11 +181,11 @@ class DeliveryGuard:
 
     @property
     def isolates(self) -> bool:
-        """There are suspects, or no accepted save holds yet how the last ones ended."""
-        return bool(self._suspects) or self._isolation.in_use
+        """Whether there are suspects, or no accepted save contains yet how the last ones ended."""
+        return bool(self._suspects) or self.isolation.in_use
 
     def lasts(self, offsets: Iterable[int], most: int | None) -> BitMap64:
-        """Of these the suspects whose next delivery is the last one: each goes alone."""
+        """Returns the suspects among these whose next delivery is the last one: each is delivered alone."""
         before, among = 1 if most is None else most - 1, BitMap64(offsets) & self._suspects
         counts, counted = self._delivered, self._counted(among)
         if before > 1:
@@ -202,42 +194,31 @@ class DeliveryGuard:
         return among - fewer - (self._kept if before == 1 else BitMap64())
 
     def _counted(self, offsets: BitMap64) -> BitMap64:
-        """Of these the ones that have a number of deliveries of their own. Looks at these or at all such numbers,
-        whichever are fewer."""
+        """Returns those of these that have their own number of deliveries. Iterates over these or over all such
+        numbers, whichever are fewer."""
         if len(offsets) < len(self._delivered):
             return BitMap64(offset for offset in offsets if offset in self._delivered)
         return offsets & BitMap64(self._delivered)
 
-    def room(self, place: ProcessLoad) -> int:
-        """How many messages that were never out may go to this process, while there are suspects."""
-        return self._isolation.room(place)
-
-    def is_stalled(self, process: str) -> bool:
-        return self._isolation.is_stalled(process)
-
     def begin(self, processes: Collection[str]) -> None:
-        """A dispatch to the consumers of these processes begins."""
+        """Begins a dispatch to the consumers of these processes."""
         if self.isolates:
-            for offset in self._isolation.begin(processes):
+            for offset in self.isolation.begin(processes):
                 self._asked.pop(offset, None)  # what a save permitted already the next one takes back
                 self._changed = True
-
-    def flowed(self, process: str, entries: int) -> None:
-        """This process was handed so many entries that are no suspects, or are not alone."""
-        self._isolation.flowed(process, entries)
 
     def admit(
         self, lowest: list[int], most: int | None, place: ProcessLoad | None = None, *, in_order: bool = True
     ) -> list[int]:
-        """Of these, in order, the ones that may be delivered again now, or that are dead after `most` deliveries.
+        """Returns those of these, in order, that may be delivered again now, or that are dead after `most` deliveries.
 
-        The others are asked for in the next save. `in_order`: what is behind one of them waits, too, unless there are
-        suspects. `place`: who gets them; it is needed where there are suspects.
+        The others are requested in the next save. `in_order`: entries behind one of them wait, too, unless there are
+        suspects. `place`: the process that gets them; it is needed while there are suspects.
         """
         if place is not None and self.isolates:
             lowest, in_order = self._for_place(lowest, most, place), False
         admitted: list[int] = []
-        unsaid_below = min(self._limit, self._lowest_floor())
+        unsaid_below = min(self._limit, self._floors.lowest())
         for offset in lowest:
             delivery = self.next_delivery(offset)
             unsaid = 1 if offset < unsaid_below or offset in self._kept else 0
@@ -256,35 +237,35 @@ class DeliveryGuard:
         return admitted
 
     def _for_place(self, lowest: list[int], most: int | None, place: ProcessLoad) -> list[int]:
-        """What this process may get of these: the dead ones, and what its turn allows."""
+        """Returns those of these that this process may get: the dead ones, and what its turn allows."""
         self._most = most
         number, wanted = self.next_delivery, BitMap64(lowest)
         dead = [] if most is None else [offset for offset in self._counted(wanted) if number(offset) > most]
         lasts = self.lasts(wanted, most) - BitMap64(dead)
-        waiting = lasts - BitMap64(self._isolation.alone())
+        waiting = lasts - BitMap64(self.isolation.alone())
         others = wanted - lasts - BitMap64(dead)
-        turn = self._isolation.turn(place, lasts=bool(waiting), others=bool(others))
+        turn = self.isolation.turn(place, lasts=bool(waiting), others=bool(others))
         if turn is ProcessTurn.FLOW:
-            return dead + self._of_the_window(others, most, self._isolation.room(place))
+            return dead + self._of_the_window(others, most, self.isolation.room(place))
         if turn is ProcessTurn.NOTHING:
             return dead
-        mine = self._isolation.alone_in(place.process)
+        mine = self.isolation.alone_in(place.process)
         if mine is None:
             mine = waiting.min()
-            self._isolation.choose(place.process, mine)
+            self.isolation.choose(place.process, mine)
         if place.out or mine in lasts:
-            self._isolation.sees(place.process)
+            self.isolation.sees(place.process)
         if place.out or mine not in lasts:
             return dead
-        if self._isolation.is_unsaved(place.process) and self._granted.get(mine) == number(mine):
+        if self.isolation.is_unsaved(place.process) and self._granted.get(mine) == number(mine):
             return dead
         return [*dead, mine]
 
     def _of_the_window(self, lowest: BitMap64, most: int | None, limit: int) -> list[int]:
-        """Up to `limit` of these: what no one suspects, and the first suspects that fit beside those that are out or
-        asked for."""
+        """Returns up to `limit` of these: those that are no suspects, and the first suspects that fit beside those that
+        are out or requested."""
         fitting = list(islice(lowest - self._suspects, limit))
-        apart = self._isolation.alone()
+        apart = self.isolation.alone()
         asked = [o for o in self._asked if o in self._suspects and o not in apart and o not in lowest]
         busy = len(self._window) + len(asked)
         room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MAX_RESERVE)
@@ -297,26 +278,26 @@ class DeliveryGuard:
         return sorted(fitting)[:limit]
 
     def _leave_window(self, offsets: Collection[int]) -> None:
-        self._isolation.ends(offsets)
+        self.isolation.ends(offsets)
         if self._window:
             for offset in offsets:
                 self._window.pop(offset, None)
 
     def waits(self, next_new: int | None, *, again: bool) -> bool:
-        """Nothing can go out before a save or an acknowledgement; room in an inbox would not help."""
+        """Whether nothing can be delivered before a save or an acknowledgement; room in an inbox would not help."""
         if self.isolates:
             return True
         return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
 
     @property
     def suspects(self) -> int:
-        """How many messages a consumer that died may have had, and nobody acknowledged or refused since."""
+        """The number of messages that a dead consumer may have had, and that were not acknowledged or refused since."""
         return len(self._suspects)
 
     @property
     def over(self) -> bool:
-        """Nothing that a former owner counted is left, and nothing was delivered twice."""
-        left = self.isolates or self._delivered or self._asked or self._undecided_below
+        """Whether no entry is left that a former owner counted, and none was delivered twice."""
+        left = self.isolates or self._delivered or self._asked or self._floors.undecided_below
         return not (left or self._pending or self._retired)
 
     @property
@@ -324,7 +305,7 @@ class DeliveryGuard:
         """Deliveries wait for a save, or will soon."""
         if self._retired:
             return False
-        waiting = self._isolation.unsaved or bool(self._asked) or bool(self._unparked)
+        waiting = self.isolation.unsaved or bool(self._asked) or bool(self._unparked)
         return waiting or self._new_below - self._position < self._reserve // 2
 
     @property
@@ -332,44 +313,38 @@ class DeliveryGuard:
         return self._changed or self.wants_save
 
     def offsets(self) -> BitMap64:
-        """Of the messages that something is known of."""
+        """Returns the messages of which any state is known."""
         return self._suspects | self._kept | BitMap64([*self._delivered, *self._granted, *self._asked])
 
     # What happened ------------------------------------------------------------------------------------------------
 
     def handed_out(self, upto: int) -> None:
-        """First deliveries, up to and including this offset."""
+        """Notes first deliveries, up to and including this offset."""
         self._position = max(self._position, upto + 1)
 
     def keep(self, offsets: Sequence[int], slots: Sequence[int], parked: Sequence[int]) -> None:
-        """These are below the position now, and wait for their keys' turn; some of them are `parked`."""
+        """Keeps entries that are below the position now, and wait for their keys' turn; some of them are `parked`."""
         apart = BitMap64(parked)
         self._kept.update(offsets)
         self._kept -= apart
-        if self._said:
-            said = self._said
-            near = (o for o, slot in zip(offsets, slots, strict=True) if o >= said.get(slot, NO_FLOOR))
-            self._unparked.update(offset for offset in near if offset not in apart)
+        self._unparked.update(offset for offset in self._floors.above(offsets, slots) if offset not in apart)
 
     def decide(self, offsets: Sequence[int], slots: Sequence[int]) -> frozenset[int]:
-        """Which of these, by ascending offset and just read, a former owner may have handed out: they are suspects."""
-        if not self._undecided_below:
-            return frozenset()
-        before, end = self._floors_before, self._undecided_below
-        found = frozenset(o for o, s in zip(offsets, slots, strict=True) if o < end and o < before.get(s, NO_FLOOR))
+        """Returns those of these entries, just read, that a former owner may have delivered: they are suspects."""
+        found = self._floors.perhaps_delivered(offsets, slots)
         if found:
             self._suspects.update(found)
             self._changed = True
         return found
 
     def unpark(self, offsets: Iterable[int]) -> None:
-        """These were parked. Those that were never out may go out after the next save."""
+        """Unparks entries. Those that were never delivered may be after the next save."""
         unparked = BitMap64(offset for offset in offsets if not self._delivered.get(offset))
         self._kept |= unparked
         self._unparked |= unparked
 
     def handed_out_in_turn(self, offsets: list[int]) -> None:
-        """Some of these were kept, the others come again."""
+        """Notes deliveries of entries that were kept, or are redelivered."""
         new = self._kept & BitMap64(offsets)
         self._kept -= new
         again = [offset for offset in offsets if offset not in new] if len(new) < len(offsets) else []
@@ -377,7 +352,7 @@ class DeliveryGuard:
             self.handed_out_again(again)
 
     def handed_out_again(self, offsets: list[int]) -> None:
-        alone = self._isolation.alone()
+        alone = self.isolation.alone()
         for offset in offsets:
             self._delivered[offset] = delivery = self.next_delivery(offset)
             if offset in self._suspects and offset not in alone:
@@ -385,7 +360,7 @@ class DeliveryGuard:
         self._position = max(self._position, max(offsets) + 1)
 
     def never_out(self, offsets: Iterable[int]) -> None:
-        """These were not handed out yet, wherever they lie."""
+        """Notes that these were not delivered yet, wherever they lie."""
         offsets = tuple(offsets)
         self._leave_window(offsets)
         for offset in offsets:
@@ -406,7 +381,7 @@ class DeliveryGuard:
             self._suspects.discard(offset)
 
     def survived(self, offsets: Iterable[int]) -> None:
-        """Their consumer refused them, or took too long, or they are dead letters: they kill nobody now."""
+        """Their consumer refused them, or took too long, or they are dead letters: they did not kill its process."""
         self._changed = True
         for offset in offsets:
             if offset in self._suspects:
@@ -415,7 +390,7 @@ class DeliveryGuard:
             self._leave_window((offset,))
 
     def departed(self, offsets: Iterable[int], how: Departure) -> None:
-        """The consumer that held these is gone."""
+        """The consumer that held these left."""
         if self._abandoned and how is Departure.CLOSED:
             return
         for offset in offsets:
@@ -428,26 +403,22 @@ class DeliveryGuard:
                 self._changed = True
             self._leave_window((offset,))
 
-    def given_back(self, offsets: Iterable[int]) -> None:
-        """No application has received these: the delivery does not count."""
-        self.departed(offsets, Departure.CLOSED)
-
     def never_received(self, offsets: BitMap64) -> None:
-        """A former owner handed these out, and they did not reach their consumer: that delivery does not count."""
+        """A former owner delivered these, but they did not reach their consumer: that delivery does not count."""
         unseen = self._suspects & offsets
         self._suspects -= unseen
-        self.given_back(unseen)
+        self.departed(unseen, Departure.CLOSED)
 
     def still_held(self, offsets: Iterable[int]) -> None:
-        """The partition was taken over, and consumers that live have these."""
+        """The partition was taken over, and live consumers hold these."""
         for offset in offsets:
             self._suspects.discard(offset)
             self._leave_window((offset,))
             self._delivered.setdefault(offset, 1)
 
     def held_elsewhere(self, offsets: BitMap64) -> None:
-        """The partition is given up, and consumers of other processes have these: if they do not tell its next owner
-        so, they died."""
+        """The partition is given up, and consumers of other processes hold these: unless they report that to its next
+        owner, they died."""
         self._suspects |= offsets
         self._changed = True
 
@@ -464,18 +435,15 @@ class DeliveryGuard:
         orderly = received is None
         if self._retired and orderly:
             return
-        self.given_back(waiting)
+        self.departed(waiting, Departure.CLOSED)
         if received is not None:
             self._suspects |= received
         self.departed(out - self._kept, Departure.LOST)
         self._asked.clear()
         self._retired = self._changed = True
         self._abandoned = self._abandoned or not orderly
-        if self._position < self._undecided_below:
-            # A former owner may have handed out what was not read here. The next one judges by its limit and floors.
-            for slot, floor in self._floors().items():
-                self._floors_before[slot] = min(self._floors_before.get(slot, NO_FLOOR), floor)
-            not_listed = cursor.unacknowledged(0, min(self._floors_before.values())) - BitMap64(self._delivered)
+        if self._position < self._floors.undecided_below:
+            not_listed = cursor.unacknowledged(0, self._floors.hand_over()) - BitMap64(self._delivered)
             self._delivered.update(dict.fromkeys(not_listed - self._suspects, 0))
 
     # Saves --------------------------------------------------------------------------------------------------------
@@ -489,22 +457,21 @@ class DeliveryGuard:
         elif left > self._reserve * 3 // 4:
             self._reserve = max(MIN_RESERVE, self._reserve // 2)
         new_below = max(self._new_below, self._position + self._reserve)
-        floors = self._floors_with_those_before(new_below)
+        floors = self._floors.for_save(self._position, new_below)
         limit = max(self._limit, new_below, max(self._asked, default=-1) + 1)
-        if not self._undecided_below:
+        if not self._floors.undecided_below:
             new_below = limit
         if self._retired:
-            limit, floors = self._undecided_below, dict(self._floors_before)
-        for slot, floor in floors.items():
-            self._said[slot] = min(self._said.get(slot, NO_FLOOR), floor)
-        lowest_floor = self._lowest_floor()
+            limit, floors = self._floors.undecided_below, self._floors.former()
+        self._floors.saving(floors)
+        lowest_floor = self._floors.lowest()
 
         def least(offset: int) -> int:
             """Below the limit a first delivery is permitted, unless a floor may say that there was none."""
             return 0 if self._retired or (offset >= lowest_floor and offset not in self._named) else 1
 
         granted = {o: max(least(o), count) for o, count in self._delivered.items() if not is_acknowledged(o)}
-        # What was permitted and not used is taken back: nobody shall count it as a delivery after a crash.
+        # Permits that were not used are taken back: they must not count as deliveries after a crash.
         self._granted = {o: min(count, granted[o]) for o, count in self._granted.items() if o in granted}
         self._asked = {o: count for o, count in self._asked.items() if not is_acknowledged(o)}
         granted.update(self._asked)
@@ -515,34 +482,22 @@ class DeliveryGuard:
             redelivered = redeliveries.get(offset, 0)
             if count > unsaid or redelivered or (count and offset in self._named):
                 groups.setdefault((count, redelivered), []).append(offset)
-        ended = self._isolation.ended()
+        ended = self.isolation.ended()
         self._pending = {save: _Pending(limit, granted, ended, new_below, floors, self._unparked.copy())}
         self._changed = False
         counts = {key: BitMap64(offsets) for key, offsets in groups.items()}
         return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()), floors)
 
-    def _lowest_floor(self) -> int:
-        return min(self._said.values(), default=NO_FLOOR)
-
-    def _floors_with_those_before(self, new_below: int) -> dict[int, int]:
-        """Of what is parked, and of what was not read yet; between the two anything may go out below `new_below`."""
-        floors = dict(self._floors())
-        if self._position >= self._undecided_below:
-            self._floors_before.clear()
-            self._undecided_below = 0
-        for slot, floor in self._floors_before.items():
-            floors[slot] = min(floors.get(slot, NO_FLOOR), max(floor, new_below))
-        return floors
-
     def accepted(self, save: int) -> None:
-        """Deliveries that this save holds may happen now. A save from before a seek changes nothing."""
+        """Deliveries that this save contains may happen now. A save from before a seek changes nothing."""
         found = self._pending.pop(save, None)
         if found is None:
             return
         self._limit, self._granted = found.limit, found.granted
-        self._new_below, self._said = found.new_below, found.floors
+        self._new_below = found.new_below
+        self._floors.accepted(found.floors)
         self._unparked -= found.unparked
-        self._isolation.accepted(found.ended)
+        self.isolation.accepted(found.ended)
         self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}
 
     def refused(self, save: int) -> None:

@@ -1,9 +1,10 @@
-"""Entries become messages for a consumer: batches are unpacked, what is encrypted is opened, what came in chunks is
-checked. No I/O, no threads."""
+"""Entries become messages for a consumer: batches are unpacked, encrypted values decrypted, chunked messages checked.
+No I/O, no threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
@@ -24,8 +25,8 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 
 
 class EntriesAtHand:
-    """Entries are noted before they are handed out: which are batches, which are in chunks, and whether some are
-    encrypted. Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
+    """Notes entries before they are delivered: which ones are batches or chunked, and whether some are encrypted.
+    Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
     says."""
 
     def __init__(self, chunks: ChunkAssembly) -> None:
@@ -35,13 +36,13 @@ class EntriesAtHand:
         self.sealed = False
         """Some record was encrypted, so that every record is looked at before it is handed out."""
         self.compressed = False
-        """The same of single messages that were compressed."""
+        """Some single message was compressed."""
         self._uncompressed: dict[int, int] = {}
         """The decompressed sizes of entries that a client compressed."""
 
     @property
     def differ(self) -> bool:
-        """Some entries have several messages, or become larger: `fitting` says how many go out."""
+        """Some entries have several messages, or become larger: `fitting` returns how many to deliver."""
         return bool(self.batches or self._uncompressed)
 
     @property
@@ -50,7 +51,7 @@ class EntriesAtHand:
         return not self.batches and not self.sealed and not self.compressed and not self.chunks
 
     def note(self, offset: int, record: Any) -> None:
-        """Look at the headers of a record that has some beside ours.
+        """Reads the headers of a record that has others beside ours.
 
         Raises:
             CorruptRecord: they cannot be read.
@@ -68,8 +69,8 @@ class EntriesAtHand:
             self.batches[offset] = form.messages
 
     def fitting(self, offsets: Sequence[int], limit: int) -> int:
-        """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar. Entries
-        that a client compressed are no more than have `MAX_BYTES_AT_ONCE`, besides the last one."""
+        """Returns how many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar.
+        Entries that a client compressed have at most `MAX_BYTES_AT_ONCE` together, besides the last one."""
         if not self.differ:
             return min(limit, len(offsets))
         messages = size = 0
@@ -86,8 +87,8 @@ class EntriesAtHand:
                 self.take(offset, None)
 
     def take(self, offset: int, record: Any | None) -> tuple[int, int]:
-        """The number of messages of an entry that is handed out now (0: it is no batch), and its size after
-        decompression; both are forgotten."""
+        """Returns the number of messages of an entry that is delivered now (0: no batch), and its decompressed size;
+        forgets both."""
         size = self._uncompressed.pop(offset, None)
         return self.batches.pop(offset, 0), (0 if record is None else len(record)) if size is None else size
 
@@ -97,8 +98,9 @@ class EntriesAtHand:
 
 
 class HandingOut:
-    """`acked` says what of a batch entry is not to be handed out; `held_back` is told of an entry of which that is all,
-    since transactions hold the rest, and `unreadable` of one whose value cannot be read, or messages of it."""
+    """Turns entries into messages. `acked` returns the messages of a batch entry that are not to be delivered.
+    `held_back` receives an entry of which no message is left, because transactions hold the others, and `unreadable`
+    one whose value, or some messages of it, cannot be read."""
 
     def __init__(
         self,
@@ -119,7 +121,7 @@ class HandingOut:
     def messages(
         self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
     ) -> list[Delivery]:
-        """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
+        """Returns the messages of these entries, without unreadable ones; `holder`, if any, has them from now on."""
         make = feed.endpoint.delivery_type
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if make is EntryDelivery:
@@ -172,7 +174,7 @@ class HandingOut:
     def leases(
         self, offsets: Sequence[int], records: Sequence[Any], holder: PartitionConsumer | None
     ) -> list[LeasedEntry]:
-        """These entries for a consumer in another process, which reads them itself; `holder` (None: nobody) has them
+        """Returns these entries for a consumer in another process, which reads them itself; `holder`, if any, has them
         from now on."""
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if entries.are_plain:
@@ -237,3 +239,16 @@ class HandingOut:
         elif holder is not None:
             self._in_flight.hold_batch(offset, holder, len(found))
         return found
+
+
+def with_dead_entries(
+    entries: list[LeasedEntry], max_redeliver_count: int, next_delivery: Callable[[int], int]
+) -> list[LeasedEntry]:
+    """Marks entries that killed too many processes as redelivered too often, though consumers refused them less."""
+    most = max_redeliver_count
+    return [
+        replace(entry, redeliveries=most + 1)
+        if entry.redeliveries <= most and next_delivery(entry.offset) > most + 2
+        else entry
+        for entry in entries
+    ]

@@ -1,22 +1,18 @@
-"""Entries in flight are handed out, unacknowledged and held by a consumer (shared subscriptions), or by a transaction.
-No I/O, no threads."""
+"""Entries in flight: delivered, unacknowledged and held by a consumer of a shared subscription. No I/O, no threads."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionConsumer
-from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, PartitionConsumer
 
 
 class DeliveriesInFlight:
-    """Keeps the endpoints' numbers of unacknowledged messages, too.
+    """Knows the holder of each entry, and keeps the consumers' numbers of unacknowledged messages.
 
     Memory: one small entry for each entry in flight, two for a batch; a bit for each one that is set apart.
     """
@@ -24,7 +20,7 @@ class DeliveriesInFlight:
     def __init__(self) -> None:
         self.holders: dict[int, PartitionConsumer] = {}
         self.entries: Counter[PartitionConsumer] = Counter()
-        """How many each holds."""
+        """The number of entries of each consumer."""
         self._apart = BitMap64()
         self._entries_apart: Counter[PartitionConsumer] = Counter()
         self.unacked_in: dict[int, int] = {}
@@ -32,7 +28,7 @@ class DeliveriesInFlight:
         chunks they have; one for every other entry."""
 
     def hold(self, offsets: Sequence[int], feed: PartitionConsumer) -> None:
-        """This consumer has these; none of them is a batch entry."""
+        """Gives these entries, of which none is a batch entry, to this consumer."""
         self.holders.update(zip(offsets, repeat(feed)))
         self.entries[feed] += len(offsets)
         feed.endpoint.unacked += len(offsets)
@@ -52,7 +48,7 @@ class DeliveriesInFlight:
                 self._entries_apart[feed] += 1
 
     def waited_for(self, feed: PartitionConsumer) -> int:
-        """How many entries this consumer holds that are not set apart."""
+        """Returns how many entries this consumer holds that are not set apart."""
         return self.entries[feed] - self._entries_apart[feed]
 
     def acknowledged_in_batch(self, offset: int, messages: int) -> None:
@@ -90,7 +86,7 @@ class DeliveriesInFlight:
 
     def given_to_transaction(self, number: int, whole: list[int], batches: Mapping[int, tuple[int, int]]) -> list[int]:
         """A transaction acknowledges these entries, which are in flight, and these messages (batch size, bits) of
-        others: their time does not run out. Gives the entries that are to be let go."""
+        others: their ack timeouts end. Returns the entries to let go."""
         gone = list(whole)
         for offset, (_, acked) in batches.items():
             if offset in self.unacked_in:
@@ -103,7 +99,7 @@ class DeliveriesInFlight:
         return gone
 
     def let_go_of_one(self, offset: int) -> None:
-        """`let_go` for an entry that somebody holds."""
+        """`let_go` for one entry that a consumer holds."""
         if offset in self._apart:
             self._not_apart(BitMap64((offset,)))
         feed = self.holders.pop(offset)
@@ -113,57 +109,15 @@ class DeliveriesInFlight:
     def let_go_of_all(self) -> None:
         self.let_go(list(self.holders))
 
+    def not_received(self, taken: Sequence[Delivery], chunked: Container[int]) -> BitMap64:
+        """Returns the entries whose unacknowledged messages are all among those `taken` out of an inbox; `chunked`: the
+        entries that are chunked messages."""
+        waiting = Counter(delivery.offset for delivery in taken)
+        unacked = self.unacked_in
+        return BitMap64(o for o, messages in waiting.items() if o in chunked or messages >= unacked.get(o, 1))
+
     def held_by(self, feed: PartitionConsumer) -> list[int]:
         return [offset for offset, holder in self.holders.items() if holder is feed]
 
     def messages(self) -> int:
         return len(self.holders) + sum(self.unacked_in.values()) - len(self.unacked_in)
-
-
-class TransactionHolds:
-    """Keeps entries of a partition from being handed out while transactions are open.
-
-    Held entries stay where they are; each is put `back` when it would go out, or when it was out already. What is put
-    back comes again when its transaction is aborted; the others come by themselves.
-
-    Memory: compressed bitmaps, besides what Holdings says."""
-
-    def __init__(self) -> None:
-        self.holdings = Holdings()
-        """Those of the partition's `PendingAcks`, once there are any."""
-        self.back = BitMap64()
-
-    def __bool__(self) -> bool:
-        return bool(self.holdings)
-
-    def __contains__(self, offset: int) -> bool:
-        """Held as a whole."""
-        return self.holdings.is_held(offset)
-
-    def without(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        """Of these, by ascending offset and not empty, what is not held as a whole; the others are put back."""
-        held = self.holdings.whole_in(offsets[0], offsets[-1] + 1)
-        held &= BitMap64(offsets)
-        if not held:
-            return offsets, records
-        self.back |= held
-        keep = [i for i, offset in enumerate(offsets) if offset not in held]
-        return [offsets[i] for i in keep], [records[i] for i in keep]
-
-    def take_from(self, waiting: BitMap64) -> None:
-        if not self.holdings or not waiting:
-            return
-        held = self.among(waiting)
-        if held:
-            self.back |= held
-            waiting -= held
-
-    def among(self, offsets: BitMap64) -> BitMap64:
-        if not self.holdings or not offsets:
-            return BitMap64()
-        return self.holdings.whole_in(int(offsets.min()), int(offsets.max()) + 1) & offsets
-
-    def with_held(self, offset: int, acked: BatchAckSet | None) -> BatchAckSet | None:
-        """Messages of a batch entry that are not to be handed out: `acked` ones, and held ones."""
-        held = self.holdings.batch(offset) if self.holdings else None
-        return acked if held is None else held.and_also(acked)

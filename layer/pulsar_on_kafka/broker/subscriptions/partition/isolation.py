@@ -2,7 +2,7 @@
 No I/O, no clock.
 
 A *process* here is one whose consumers get messages of the partition. What it is handed dies with it as a whole, so a
-suspect that is alone there is the only one to blame. Everything else goes on in the other processes, and in this one
+suspect that is alone there is the only one to blame. Everything else continues in the other processes, and in this one
 between two bursts of suspects. A burst begins when the process has settled what it holds; it is busy until then.
 """
 
@@ -37,7 +37,7 @@ class ProcessLoad(NamedTuple):
 
 
 class ProcessTurn(Enum):
-    """What a process may get."""
+    """The entries that a process may get."""
 
     FLOW = "everything but suspects at their last delivery"
     NOTHING = "nothing, until it has settled what it holds, or a save is accepted"
@@ -50,13 +50,13 @@ class _Ward:
     alone: int | None = None
     """The suspect that is out alone, or is to be as soon as a save counts it."""
     unseen: int = 0
-    """How many dispatches did not find it since, though it is not out."""
+    """The number of dispatches since then that did not find it, though it is not out."""
     burst: int = 0
     flowed: int = FLOW
     ended: int = 0
     """Suspects that were out alone here and are settled, or refused."""
     saved: int = 0
-    """How many of these an accepted save holds."""
+    """The number of these that an accepted save contains."""
     drained_to: int | None = None
     since_s: float = 0.0
     stalled: bool = False
@@ -70,7 +70,7 @@ class Isolation:
 
     @property
     def in_use(self) -> bool:
-        """A suspect is alone somewhere, or no accepted save holds yet how that ended."""
+        """Whether a suspect is alone in some process, or no accepted save contains yet how that ended."""
         return any(ward.alone is not None or ward.ended > ward.saved for ward in self._wards.values())
 
     @property
@@ -78,7 +78,8 @@ class Isolation:
         return any(ward.ended > ward.saved for ward in self._wards.values())
 
     def turn(self, place: ProcessLoad, *, lasts: bool, others: bool) -> ProcessTurn:
-        """What the process may get now. `lasts`: suspects at their last delivery wait, `others`: other entries."""
+        """Returns what the process may get now. `lasts`: suspects at their last delivery wait, `others`: other
+        entries."""
         ward = self._wards.setdefault(place.process, _Ward())
         ward.turn = self._turn(ward, place, lasts=lasts, others=others or place.new)
         return ward.turn
@@ -104,14 +105,14 @@ class Isolation:
         return ProcessTurn.NOTHING
 
     def room(self, place: ProcessLoad) -> int:
-        """How many entries that are not delivered alone the process may get, by its last turn."""
+        """Returns how many entries that are not delivered alone the process may get, by its last turn."""
         ward = self._wards.get(place.process)
         if ward is not None and ward.turn is not ProcessTurn.FLOW:
             return 0
         return max(0, BESIDE - place.out) if place.isolates else UNBOUNDED
 
     def is_stalled(self, process: str) -> bool:
-        """It did not settle what it holds, so no suspect went to it."""
+        """Whether it did not settle what it holds, so that it got no suspect."""
         ward = self._wards.get(process)
         return ward is not None and ward.stalled
 
@@ -119,7 +120,7 @@ class Isolation:
         return self._wards[process].alone
 
     def is_unsaved(self, process: str) -> bool:
-        """No accepted save holds yet how the last suspect ended that was alone there."""
+        """Whether no accepted save contains yet how the last suspect ended that was alone there."""
         ward = self._wards[process]
         return ward.ended > ward.saved
 

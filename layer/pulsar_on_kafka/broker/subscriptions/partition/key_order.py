@@ -1,10 +1,11 @@
-"""Order of keys on one partition of a Key_Shared subscription: who may get which message now. No I/O, no clock.
+"""Order of keys on one partition of a Key_Shared subscription: the messages that each consumer may get now. No I/O, no
+clock.
 
 What is kept in order is a *slot* of keys (mapping/pulsar_on_kafka_mapping/routing/sticky_hash.py), as in Pulsar. Four
 rules:
 
-1. Messages of a slot are handed out by ascending offset, those that come again before those that never were out.
-2. A slot is *held* by the consumer that has messages of it in flight; while it is, nobody else gets any of it.
+1. Messages of a slot are delivered by ascending offset, redelivered ones before new ones.
+2. A slot is *held* by the consumer that has messages of it in flight; meanwhile no other consumer gets any of it.
 3. A slot held by another consumer than its owner stops at its owner, until the last of it is acknowledged or returned.
 4. Nothing else waits for it: a full or silent consumer stops only the slots that it owns or holds.
 
@@ -49,14 +50,14 @@ Waiting = tuple[int, int, Any]
 
 
 class _Parked:
-    """What is parked of one slot: all of it in [first, last] that was admitted and is not acknowledged."""
+    """The parked messages of one slot: all in [first, last] that were admitted and are not acknowledged."""
 
     __slots__ = ("count", "first", "last")
 
     def __init__(self, offset: int) -> None:
         self.first = self.last = offset
         self.count = 0
-        """With what was acknowledged meanwhile."""
+        """Includes messages acknowledged meanwhile."""
 
 
 class UnackedMessages(NamedTuple):
@@ -84,7 +85,7 @@ class _Lane:
         self.known = BitMap64()
         """Parked messages, by offset."""
         self.next = self.end = 0
-        """What is parked lies in [next, end)."""
+        """The parked messages lie in [next, end)."""
         self.ranges_end = 0
         """Below it some of that is to be looked for in ranges."""
 
@@ -101,7 +102,7 @@ class _Lane:
         return self.next < self.end
 
     def push(self, entry: Waiting) -> list[Waiting]:
-        """One that comes again; gives those that went behind the others, without their records."""
+        """Adds a redelivered message; returns those that went behind the others, without their records."""
         if self.behind and entry[0] > self.behind[0] >> _SLOT_BITS:
             insort(self.behind, entry[0] << _SLOT_BITS | entry[1])
             return [entry]
@@ -120,7 +121,7 @@ class _Lane:
             yield packed >> _SLOT_BITS, packed & SLOTS - 1, None
 
     def fetch_again(self) -> None:
-        """Have the first of those behind in `again`, which is empty."""
+        """Moves the first of `behind` to `again`, which is empty."""
         self.again += [(packed >> _SLOT_BITS, packed & SLOTS - 1, None) for packed in self.behind[:NEAR]]
         del self.behind[:NEAR]
 
@@ -140,7 +141,7 @@ class _Lane:
 
 
 class KeyOrder(Generic[C]):
-    """With `keep_order` off only the owner of a slot is minded (allow_out_of_order_delivery).
+    """The order of keys. With `keep_order` off only the owner of a slot counts (allow_out_of_order_delivery).
 
     Memory: two small entries for each message in flight, one for each that lies among the next 2,000 of its owner (of
     an owner before it, too, where consumers left while something came again), and
@@ -152,15 +153,15 @@ class KeyOrder(Generic[C]):
 
     def __init__(self, *, keep_order: bool) -> None:
         self.keep_order = keep_order
-        """May change while nobody is there."""
+        """May change while no consumer is attached."""
         self._owner: Sequence[C | None] = [None] * SLOTS
         self._lanes: dict[C | None, _Lane] = {None: _Lane()}
         self._stuck: dict[int, list[Waiting]] = {}
-        """Of slots that another consumer holds."""
+        """Messages of slots that another consumer holds, by slot."""
         self._parked: dict[int, _Parked] = {}
         """By slot."""
         self._ranges = BitMap64()
-        """What was admitted, as far as it is not known which of it is parked, and for whom."""
+        """Messages that were admitted, some of which are parked; it is not known which ones, and for which consumer."""
         self._held: dict[int, tuple[C, int]] = {}
         self._slots: dict[int, int] = {}
         self.waiting = 0
@@ -218,7 +219,7 @@ class KeyOrder(Generic[C]):
                 else:
                     lanes[owner[entry[1]]].fresh.append(entry)
         begin = offsets[0] if offsets else 0
-        for lane in lanes.values():  # of what was here before nothing goes behind what comes again
+        for lane in lanes.values():  # earlier messages do not go behind redelivered ones
             while len(lane.fresh) > NEAR and (lane.fresh[-1][0] >= begin or not lane.comes_again):
                 parked.append(self._park(lane.fresh.pop()))
         if by_ranges and parked and offsets:
@@ -253,7 +254,7 @@ class KeyOrder(Generic[C]):
         return offset
 
     def _cover(self, slot: int) -> None:
-        """What is parked of a slot counts for its owner, wherever it is known."""
+        """Counts the parked messages of a slot for its owner, wherever they are known."""
         lane, found = self._lanes[self._owner[slot]], self._parked[slot]
         lane.cover(found.first, found.last)
         lane.ranges_end = max(lane.ranges_end, found.last + 1)
@@ -261,7 +262,8 @@ class KeyOrder(Generic[C]):
     def look(
         self, consumer: C, limit: int, next_unacked: int, is_acknowledged: Callable[[int], bool]
     ) -> UnackedMessages | None:
-        """Where the lowest parked messages of `consumer` may be; None where something is at hand, or nothing parked."""
+        """Returns where the lowest parked messages of `consumer` may be; None if a message is at hand, or none
+        parked."""
         lane = self._lanes[consumer]
         if lane.at_hand or not lane.has_parked:
             return None
@@ -282,7 +284,7 @@ class KeyOrder(Generic[C]):
         return UnackedMessages(offsets, lane.end - 1)
 
     def is_parked(self, consumer: C, offset: int, slot: int) -> bool:
-        """This message, of those to look at, is parked, and `consumer` may perhaps get it."""
+        """Whether this message, of those that `look` returned, is parked, and `consumer` may perhaps get it."""
         found = self._parked.get(slot)
         if found is None or slot in self._stuck or self._owner[slot] is not consumer:
             return False
@@ -320,17 +322,17 @@ class KeyOrder(Generic[C]):
         self.parked -= self._parked.pop(slot).count
 
     def has_for(self, consumer: C) -> bool:
-        """Something waits that this consumer could perhaps get."""
+        """Whether a message waits that this consumer could perhaps get."""
         lane = self._lanes[consumer]
         return lane.at_hand or lane.has_parked
 
     def has_at_hand(self, consumer: C) -> bool:
-        """The same, and it is not parked."""
+        """Whether such a message is not parked."""
         return self._lanes[consumer].at_hand
 
     def awaited(self) -> dict[C, int]:
-        """How many messages wait for a consumer: to take them, or to be done with what it holds of their slots. With
-        what was acknowledged while it waits."""
+        """Returns how many messages wait for each consumer: to take them, or to settle what it holds of their slots.
+        Counts messages that were acknowledged while they wait, too."""
         found: dict[C, int] = {}
         for consumer, lane in self._lanes.items():
             if consumer is not None and (lane.at_hand or lane.has_parked):
@@ -346,15 +348,15 @@ class KeyOrder(Generic[C]):
         return found
 
     def holders_awaited(self) -> set[C]:
-        """Those that hold slots of which something waits for another owner."""
+        """Returns the consumers that hold slots of which messages wait for another owner."""
         return {self._held[slot][0] for slot, entries in self._stuck.items() if entries or slot in self._parked}
 
     def stuck(self) -> int:
-        """How many messages wait for another holder than their owner, and are not parked."""
+        """Returns how many messages wait for another holder than their owner, and are not parked."""
         return sum(map(len, self._stuck.values()))
 
     def coming_again(self) -> int:
-        """How many messages wait that came back, or did wait for another holder."""
+        """Returns how many messages wait that were returned, or waited for another holder."""
         return sum(len(lane.again) + len(lane.behind) for lane in self._lanes.values())
 
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
@@ -417,7 +419,7 @@ class KeyOrder(Generic[C]):
             self._slots[offset] = slot
 
     def offsets_waiting(self) -> BitMap64:
-        """Of all messages known here and not handed out, without those that are parked."""
+        """Returns all messages known here and not delivered, without those that are parked."""
         found = BitMap64()
         for lane in self._lanes.values():
             found.update(entry[0] for entry in lane.fresh)
@@ -427,23 +429,23 @@ class KeyOrder(Generic[C]):
         return found
 
     def floors(self) -> dict[int, int]:
-        """Of each slot of which some is parked an offset at or below all of that. Nothing of the slot at or above it is
-        handed out, but what came again."""
+        """Returns for each slot with parked messages an offset at or below all of these. No message of the slot at or
+        above it is delivered, except redelivered ones."""
         return {slot: found.first for slot, found in self._parked.items()}
 
     def put_back(self, entries: Iterable[Waiting]) -> None:
-        """These were taken and did not get out: they are next again."""
+        """Puts back messages that were taken and not delivered: they are next again."""
         for entry in entries:
             self._release(entry[0])
             self._wait_again(entry)
 
     def let_go(self, offsets: Iterable[int]) -> None:
-        """No consumer holds these any more, and they do not wait here yet."""
+        """Releases messages that no consumer holds any more, and that do not wait here yet."""
         for offset in offsets:
             self._release(offset)
 
     def returned(self, offset: int) -> bool:
-        """This one was in flight and comes again. False when its slot is not known, or something before it is parked:
+        """Redelivers a message that was in flight. False if its slot is not known, or a message before it is parked:
         read it, then `readmit` or `park_again`."""
         slot = self._release(offset)
         if slot is None or self.is_behind_parked(offset, slot):
@@ -452,11 +454,11 @@ class KeyOrder(Generic[C]):
         return True
 
     def readmit(self, offset: int, slot: int, record: Any) -> list[int]:
-        """Gives those of which only the offset is known from now on."""
+        """Redelivers a message that was read again; returns those of which only the offset is known from now on."""
         return [entry[0] for entry in self._wait_again((offset, slot, record))]
 
     def is_behind_parked(self, offset: int, slot: int) -> bool:
-        """Something before this one, of its slot, is parked."""
+        """Whether a message before this one, of its slot, is parked."""
         found = self._parked.get(slot)
         return self.keep_order and found is not None and found.first < offset
 
@@ -472,7 +474,7 @@ class KeyOrder(Generic[C]):
                 self.acknowledged_early = True
 
     def shed(self) -> None:
-        """Drop the payloads of all that wait; they are read again when it is their turn."""
+        """Drops the payloads of all waiting messages; they are read again when it is their turn."""
         for lane in self._lanes.values():
             lane.fresh = deque((offset, slot, None) for offset, slot, _ in lane.fresh)
             lane.again = [(offset, slot, None) for offset, slot, _ in lane.again]
@@ -481,7 +483,7 @@ class KeyOrder(Generic[C]):
         self.waiting_bytes = 0
 
     def clear(self) -> None:
-        """Nothing is in flight and nothing waits any more (seek, revocation)."""
+        """Forgets all messages in flight and waiting (seek, revocation)."""
         for lane in self._lanes.values():
             lane.fresh.clear()
             lane.again.clear()

@@ -1,4 +1,4 @@
-"""Partition terms are what an owned partition is born with, besides its cursor; statistics are what is told of it."""
+"""Constructor options of an owned partition, and its statistics."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRan
 
 
 class RemoteAckSource(Protocol):
-    """Messages that consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
+    """Messages that consumers in other clusters have acknowledged. Source: `replicated.acknowledged_elsewhere`."""
 
     def of(
         self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
     ) -> tuple[list[int], Mapping[int, tuple[int, int]]]:
-        """Of these records the entries, and (number of messages, bits) of batch entries. Raises StoreError."""
+        """Returns the entries of these records, and (number of messages, bits) of batch entries. Raises StoreError."""
 
 
 class PartitionLog(Protocol):
-    """What a partition asks of its log while it is handed out."""
+    """The log of a partition, as the partition reads it during dispatch."""
 
     def log_end(self, partition: int) -> int:
-        """Where the log ends, as Kafka says now. Raises StoreError."""
+        """Returns the log's end, as Kafka reports it now. Raises StoreError."""
 
     def record(self, partition: int, offset: int) -> Any | None:
-        """The record of one entry, read again; None when it cannot be had just now."""
+        """Reads the record of one entry again; None if it cannot be read now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTerms:
-    """What a partition is read and handed out by. The default is that of one that nobody reads: what others say of its
-    log's end is believed, and nothing of it is read again."""
+    """Options of an owned partition. The default is for one that no process reads: the log's end that other processes
+    report is believed, and no record is read again."""
 
     log: PartitionLog | None = None
     store: CursorStore | None = None
-    """Its cursors' memory is kept within, and what is out of memory is read back from it."""
+    """Bounds the memory of cursors, and reads back what is out of memory."""
     now_ms: Callable[[], int] = lambda: 0
     chunks: ChunkAssembly = field(default_factory=ChunkAssembly)
     fences: Fences = field(default_factory=Fences)
-    """What makes records void; empty while no exclusive producer wrote here."""
+    """The fences that make records void; empty while no exclusive producer wrote here."""
     delays: bool = False
     """Delayed messages wait; Exclusive and Failover deliver them at once, as Pulsar does."""
     compacted: CompactedRange | None = None
-    """For compacted reading: what is delivered."""
+    """For compacted reading: the messages that are delivered."""
     elsewhere: RemoteAckSource | None = None
-    """On replicated subscriptions: what consumers in other clusters have done with."""
+    """For replicated subscriptions: what consumers in other clusters have acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class PartitionStats:
     stopped: str | None
     corrupt_entries: int = 0
     backlog: int = 0
-    """Unacknowledged entries up to the log's end, as Kafka last told it with what it sent."""
+    """Unacknowledged entries up to the log's end, as Kafka reported it with the last fetch."""
     holes: int = 0
     state_bytes: int = 0
-    """What the holes take on Kafka, as last saved."""
+    """The size of the holes on Kafka, as last saved."""
     ledgers_in_memory: int = 0
     """Ledgers whose holes are in memory; the others are read back when they are needed."""
     given_up_chunks: int = 0
     suspects: int = 0
-    """Messages that a consumer which died may have had, and nobody acknowledged or refused since."""
+    """Messages that a dead consumer may have had, and that were not acknowledged or refused since."""
     waiting: tuple[WaitingFor, ...] = ()

@@ -1,4 +1,4 @@
-"""Messages of one consumer that it received and did not acknowledge in time. Pure."""
+"""Messages that one consumer received and did not acknowledge in time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STEPS: Final = 10
 
 
 class AckTimeouts:
-    """Tells after `timeout_s` to 1.1 times `timeout_s` which messages were received that long ago.
+    """Finds the messages that were received `timeout_s` to 1.1 times `timeout_s` ago.
 
     The time counts from `receive()`, not from the inbox. Source: UnAckedMessageTrackerEnabled of the official client,
     and as measured there (11 s for a time-out of 10 s).
@@ -28,11 +28,11 @@ class AckTimeouts:
         self._steps: deque[tuple[float, dict[int, BitMap64]]] = deque()
 
     def next_due(self) -> float | None:
-        """When, on the monotonic clock, something may have waited too long."""
+        """Returns when, on the monotonic clock, the next message may expire."""
         return self._steps[0][0] + self._timeout_s if self._steps else None
 
     def expired(self, now_s: float) -> dict[int, BitMap64]:
-        """Offsets by partition whose time is over, acknowledged or not; each is told once."""
+        """Returns expired offsets by partition, acknowledged or not; each one is returned once."""
         if self.received:
             self._take_in(now_s)
         found: dict[int, BitMap64] = {}
@@ -55,7 +55,7 @@ class AckTimeouts:
             partitions[partition] = partitions[partition] | offsets if partition in partitions else offsets
 
     def forget(self, partition: int, offsets: BitMap64) -> None:
-        """These come again for another reason."""
+        """Forgets messages that are redelivered for another reason."""
         for _, partitions in self._steps:
             if partition in partitions:
                 partitions[partition] -= offsets

@@ -1,7 +1,7 @@
 """Batch entries on their way to consumers: one record, many messages.
 
-An entry goes to one consumer as a whole, so what is in flight and what comes again is counted by entries, as in Pulsar
-(an entry that comes again leaves out what is acknowledged of it); queues, permits and limits count messages. Source:
+An entry goes to one consumer as a whole, so in-flight messages and redeliveries are counted by entries, as in Pulsar (a
+redelivered entry omits acknowledged messages); queues, permits and limits count messages. Source:
 AbstractBaseDispatcher.filterEntriesForConsumer, ConsumerImpl::receiveIndividualMessagesFromBatch.
 
 A batch entry that cannot be read is reported (logged as an error, counted in `PartitionStats.corrupt_entries`) and
@@ -52,16 +52,16 @@ _NONE: Final[Mapping[int, BatchAckSet]] = MappingProxyType({})
 
 
 class UnknownBatchFormat(CorruptRecord):
-    """A later version wrote it: there is nothing wrong with it, so it must not be skipped."""
+    """A later version wrote the entry: it is not corrupt, so it must not be skipped."""
 
 
 def is_batch(record: Any) -> bool:
-    """It is a batch entry, of whatever form; one message that is compressed is none."""
+    """Whether this is a batch entry, of any form; one compressed message is none."""
     return any(name == BATCH and (value or b"")[:2] != _ALONE for name, value in headers_of(record) or ())
 
 
 def payload_form(record: Any) -> BatchInfo | None:
-    """The form of a record's value, and its number of messages; None for the payload of one plain message.
+    """Returns the form of a record's value, and its number of messages; None for the payload of one plain message.
 
     Raises:
         CorruptRecord: the headers cannot be read.
@@ -113,7 +113,7 @@ class UnreadableMessages(NamedTuple):
 def unpack(
     record: Any, size: int, feed: PartitionConsumer, offset: int, redeliveries: int, acked: BatchAckSet | None
 ) -> tuple[list[Delivery], UnreadableMessages | None]:
-    """The messages of a batch entry that are not in `acked`, in order; and those of them that cannot be read.
+    """Returns the messages of a batch entry that are not in `acked`, in order; and those that cannot be read.
 
     Raises:
         CorruptRecord: its value is no batch of `size` messages.
@@ -138,7 +138,7 @@ def unpack(
 
 
 def is_marker(record: Any) -> bool:
-    """A record of ours without payload that is never delivered."""
+    """Whether this is a marker: a record without payload that is never delivered."""
     return any(name == MARKER for name, _ in headers_of(record) or ())
 
 
@@ -152,8 +152,8 @@ class Begun(NamedTuple):
 def messages_of(
     records: Sequence[Any], feed: PartitionConsumer, begun: Begun | None, left_out: Mapping[int, BatchAckSet] = _NONE
 ) -> list[Delivery]:
-    """What a reader gets of a run of records: batches unpacked, without what is `left_out` of them (by offset), no
-    markers, nothing that cannot be read (reported)."""
+    """Returns the messages of a run of records for a reader: batches unpacked, without those `left_out` (by offset),
+    without markers and without unreadable ones, which are reported."""
     make = feed.endpoint.delivery_type
     whole = make is EntryDelivery
     if not whole and all(is_plain(packed_headers_of(record)) for record in records):
@@ -193,8 +193,7 @@ def _report_lost(feed: PartitionConsumer, offset: int, lost: UnreadableMessages 
 
 
 def affordable(records: Sequence[Any]) -> tuple[int, int]:
-    """How many of these records may be decompressed at once, which is one at least, and the bytes that they have
-    then."""
+    """Returns how many of these records may be decompressed at once, at least one, and their decompressed bytes."""
     size = 0
     for number, record in enumerate(records, 1):
         try:
@@ -208,7 +207,7 @@ def affordable(records: Sequence[Any]) -> tuple[int, int]:
 
 
 def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet | None) -> BatchAckSet | None:
-    """What a reader does not get of a batch entry."""
+    """Returns the messages of a batch entry that a reader does not get."""
     first = begun.first if begun is not None and begun.offset == offset else 0
     passed = (1 << min(first, size)) - 1 | (0 if left_out is None else left_out.acked)
     return BatchAckSet(size, passed) if passed else None
@@ -217,7 +216,7 @@ def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet |
 def _entry_of(
     record: Any, feed: PartitionConsumer, size: int, begun: Begun | None, left_out: BatchAckSet | None
 ) -> Sequence[EntryDelivery]:
-    """The record as a whole, unless nothing of it is left."""
+    """Returns the record as a whole, unless no message of it is left."""
     offset = record.offset()
     if not size:
         chunks = len(record.offsets) if type(record) is WholeMessage else 1
@@ -242,7 +241,7 @@ def messages_of_entry(fetcher: Fetcher, kafka_topic: str, partition: int, offset
 
 
 def gathered(acks: Iterable[BatchAck], sets: Iterable[tuple[int, BatchAckSet]] = ()) -> dict[int, BatchAckSet]:
-    """Acknowledgements of single messages, by entry. Of two sizes for one entry the first is believed."""
+    """Gathers acknowledgements of single messages by entry. If an entry has two sizes, the first is believed."""
     found: dict[int, BatchAckSet] = {}
     for offset, each in sets:
         known = found.get(offset)
@@ -269,7 +268,7 @@ def gathered(acks: Iterable[BatchAck], sets: Iterable[tuple[int, BatchAckSet]] =
 
 
 def up_to(acks: Iterable[BatchAck]) -> tuple[int, Mapping[int, BatchAckSet]]:
-    """The farthest of some cumulative acknowledgements: its entry, and what it acknowledges of that."""
+    """Returns the farthest of some cumulative acknowledgements: its entry, and the messages of that."""
     offset, index, size = max(acks)
     return offset, {offset: BatchAckSet(size, (1 << index + 1) - 1)}
 
@@ -279,7 +278,9 @@ def report_corrupt(cursor: object, offset: int, reason: Exception | UnreadableMe
 
 
 def report_beyond_end(cursor: object, offset: int, end: int) -> None:
-    _log.warning("cursor=%s somebody names offset %d, the log ends at %d: taken for that", cursor, offset, end)
+    _log.warning(
+        "cursor=%s another process named offset %d, but the log ends at %d, which is used instead", cursor, offset, end
+    )
 
 
 def report_stop(cursor: object, reason: str) -> None:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def chunk_info(record: Any) -> ChunkInfo | None:
-    """What a record says of the message that it is a chunk of; None when it is none.
+    """Returns the chunk information of a record; None if it is no chunk.
 
     Raises:
         CorruptRecord: its headers cannot be read.
@@ -49,7 +49,7 @@ class WholeMessage:
 
     def __init__(self, offsets: Sequence[int], total_bytes: int, last: Any, chunks: Sequence[Any] | None) -> None:
         self.offsets = offsets
-        """Its chunks', in the order of the chunks."""
+        """The offsets of its chunks, in their order."""
         self.total_bytes = total_bytes
         self._last = last
         self._chunks: Sequence[KafkaRecord] | None = chunks
@@ -64,7 +64,7 @@ class WholeMessage:
         return self._chunks or ()
 
     def with_chunks(self, chunks: Sequence[Any], *, decrypted: bool = False) -> WholeMessage:
-        """The same message made of these."""
+        """Returns the same message made of these chunks."""
         made = WholeMessage(self.offsets, self.total_bytes, self._last, chunks)
         made.decrypted = decrypted
         return made
@@ -122,7 +122,7 @@ class ChunkRules(NamedTuple):
 
 
 def joint_rules(rules: Iterable[ChunkRules]) -> ChunkRules:
-    """What several consumers of one partition want together: nothing is lost unless all of them say so."""
+    """Returns the joint rules of several consumers of one partition: nothing is lost unless all of them allow it."""
     every = list(rules)
     if not every:
         return ChunkRules()
@@ -193,7 +193,7 @@ class _Pending:
         self.touched_s = 0.0
 
     def add(self, chunk_id: int, offset: int, record: Any, now_s: float) -> int:
-        """How many bytes more are kept."""
+        """Adds a chunk; returns how many bytes more are kept."""
         self.touched_s = now_s
         _, before = self.found.get(chunk_id, (offset, None))
         self.found[chunk_id] = (offset, record)
@@ -206,7 +206,7 @@ class _Pending:
         return more
 
     def drop_payload(self) -> int:
-        """How many bytes less are kept."""
+        """Drops the payload; returns how many bytes less are kept."""
         freed, self.payload_bytes = self.payload_bytes or 0, None
         self.found = {chunk_id: (offset, None) for chunk_id, (offset, _) in self.found.items()}
         return freed
@@ -237,7 +237,7 @@ class ChunkAssembly:
         self.now_s = now_s
         self.in_order = True
         """Chunks come by ascending offset and none is left out, so that one whose beginning is not there, or that
-        follows a gap, is no use to anybody. Otherwise they may come in any order."""
+        follows a gap, is useless. Otherwise they may come in any order."""
         self._pending: dict[str, _Pending] = {}
         """By uuid, oldest first."""
         self._with_payload: dict[str, None] = {}
@@ -252,7 +252,7 @@ class ChunkAssembly:
         self.known: dict[int, Known] = {}
         """By last offset: complete messages that are not acknowledged."""
         self.given_up: list[IncompleteChunks] = []
-        """To be acknowledged by whoever reads this."""
+        """Chunks that the caller acknowledges (`take_given_up`)."""
         self.given_up_chunks = 0
         """All of them so far."""
 
@@ -398,12 +398,12 @@ class ChunkAssembly:
         self.pending_bytes = self._index_bytes = 0
 
     def clear(self) -> None:
-        """The same, and what was complete does not matter any more (seek)."""
+        """Forgets incomplete and complete messages (seek)."""
         self.forget_pending()
         self.known.clear()
 
     def spread(self, offsets: Iterable[int]) -> Iterator[int]:
-        """These entries' offsets with all chunks of those that are chunked."""
+        """Yields the offsets of these entries, for chunked ones those of all chunks."""
         known = self.known
         for offset in offsets:
             whole = known.get(offset)
@@ -413,7 +413,7 @@ class ChunkAssembly:
                 yield from whole.offsets
 
     def acknowledged(self, offsets: Iterable[int]) -> list[int]:
-        """`spread`; and these entries are known no longer."""
+        """Returns `spread` of these entries, and forgets them."""
         known = self.known
         found: list[int] = []
         for offset in offsets:
@@ -452,7 +452,8 @@ class ChunkAssembly:
     def put_together(
         self, entries: Iterable[int], records: Mapping[int, Any], gone: Iterable[int]
     ) -> tuple[dict[int, Any], list[int]]:
-        """What `records`, read again, are of these entries; and the entries of which a part is `gone`."""
+        """Returns the records of these entries, made of `records` read again; and the entries of which a part is
+        `gone`."""
         lost = frozenset(gone)
         found: dict[int, Any] = {}
         lost_entries: list[int] = []

@@ -69,10 +69,10 @@ class CompactedRange:
                 newest[key] = record.offset()
 
     def _ends_here(self, record: Any) -> bool:
-        """It is a message, or the last chunk of one that is complete: a half one supersedes nothing."""
+        """Whether this is a message, or the last chunk of a complete one: an incomplete one supersedes nothing."""
         try:
             info = chunk_info(record)
-        except CorruptRecord:  # whoever reads it says so
+        except CorruptRecord:  # its reader reports that
             return True
         whole = None if info is None else self._chunks.add(record.offset(), info, None)
         self._chunks.given_up.clear()
@@ -114,7 +114,7 @@ class CompactedRange:
         self._chunks.clear()
 
     def remaining(self, records: Sequence[Any]) -> list[Any]:
-        """Those of a run of records that a compacted read delivers; markers are not looked for. See `parts`."""
+        """Returns those of a run of records that a compacted read delivers; ignores markers. See `parts`."""
         end, stays = self.end, self._stays
         if records and records[0].offset() >= end:
             return list(records)

@@ -11,7 +11,7 @@ from pulsar_on_kafka_mapping.wire.compression import MAX_UNCOMPRESSED_BYTES, dec
 
 
 def compression_of(record: Any) -> CompressionInfo | None:
-    """How a record's value is compressed; None when it is not.
+    """Returns the compression of a record's value; None for none.
 
     Raises:
         CorruptRecord: its headers cannot be read.
@@ -21,7 +21,7 @@ def compression_of(record: Any) -> CompressionInfo | None:
         return None
     info = batch_info(headers)
     if info is None or info.format_version == PayloadFormat.COLUMNS:
-        return None  # no record of ours has the one without the other
+        return None  # our records have both or none
     return compression_info(headers)
 
 

@@ -67,7 +67,7 @@ class PartitionAcks:
         """Full name, with the partition's suffix on a partitioned topic."""
         self.number = number
         self.partition_field = partition_field
-        """What `MessageId.partition()` shows: -1 on a non-partitioned topic."""
+        """The result of `MessageId.partition()`: -1 on a non-partitioned topic."""
         self.layout = layout
         self.acks: deque[int] = deque()
         self.ack = self.acks.append
@@ -75,14 +75,14 @@ class PartitionAcks:
         self.nacks: deque[tuple[float, float, int, Endpoint]] = deque()
         """(now on the monotonic clock, delay, offset, consumer)."""
         self.nacks_in_batch: deque[tuple[float, float, int, Endpoint, int, int]] = deque()
-        """The same of messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
+        """The same for messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
         self.acks_in_batch: deque[BatchAck] = deque()
         self.ack_in_batch = self.acks_in_batch.append
         self.ack_sets: deque[tuple[int, BatchAckSet]] = deque()
         """The offset of a batch entry, and which of its messages are acknowledged."""
         self.cumulative_in_batch: deque[BatchAck] = deque()
         self.forgotten = 0
-        """How often all that had been handed out was given up (a seek, a rewinding, another owner) and comes again.
+        """How often all delivered messages were given up and are redelivered: after a seek, a rewind, or another owner.
         Written by the member's thread, before the inboxes are emptied."""
 
     def has_acknowledgements(self) -> bool:
@@ -108,7 +108,7 @@ class PartitionConsumer:
         self.endpoint = endpoint
 
     def unseal(self, record: Any) -> tuple[Any | None, bool]:
-        """What this consumer gets of a record (`RecordDecryptor.look`)."""
+        """Returns what this consumer gets of a record (`RecordDecryptor.look`)."""
         return self.endpoint.decryptor.look(record, self.slot, self.endpoint.name)
 
 
@@ -148,9 +148,9 @@ class EntryDelivery(Delivery):
     ) -> None:
         super().__init__(record, feed, offset, redeliveries)
         self.messages = messages
-        """How many of it are handed out, or its chunks."""
+        """The number of its messages that are delivered, or of its chunks."""
         self.acked = acked
-        """Of a batch entry, what is not: its number of messages, and a bit for each."""
+        """The messages of a batch entry that are not delivered: their number, and a bit for each."""
 
 
 class BatchEntry:
@@ -162,7 +162,7 @@ class BatchEntry:
         self.columns = columns
         self.size = size
         self.headers: RecordHeaders | None = None
-        """The record's, once somebody has asked."""
+        """The record's headers, once they were parsed."""
 
 
 class DeadLetters(Protocol):
@@ -197,7 +197,7 @@ class _AsTheyAre:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRules:
-    """What a consumer is handed by its subscription, and what becomes of what it does not acknowledge."""
+    """Rules by which a subscription delivers to a consumer, and redelivers what it does not acknowledge."""
 
     priority: int = 0
     max_unacked: int = DEFAULT_MAX_UNACKED
@@ -243,7 +243,7 @@ class Endpoint:
     """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
 
     is_remote = False
-    """It is a consumer of another process (see `RemoteEndpoint`)."""
+    """True for a consumer of another process (see `RemoteEndpoint`)."""
     node = ""
     """That process; '' for this one."""
 
@@ -263,13 +263,13 @@ class Endpoint:
         self.name = name
         self.capacity = capacity
         self.metadata: Mapping[str, str] = {}
-        """What the consumer was given as properties."""
+        """The consumer's properties."""
         self.priority = rules.priority
         self.delivery_type = delivery_type
         self.schema: Decoder = schema if schema is not None else _AsTheyAre()
-        """How the application wants payloads; carried for the messages, not used here."""
+        """Decodes payloads for the application; used by the messages, not here."""
         self.values = values
-        """The same where a payload alone does not say it."""
+        """The same where a payload alone is not enough."""
         self.max_unacked = rules.max_unacked
         self.ack_timeouts = ack_timeouts = rules.ack_timeouts
         self.dead_letters = rules.dead_letters
@@ -281,7 +281,7 @@ class Endpoint:
         )
         self.queue: deque[Delivery] = self._new_queue()
         self.bytes_here = InboxBytes()
-        """Added to by whoever makes deliveries for this inbox, before they are put into it."""
+        """Counts the deliveries for this inbox, before they are put into it."""
         self.max_bytes = MAX_INBOX_BYTES
         self.delivered = 0
         """Messages put into the inbox so far, redeliveries included."""
@@ -306,7 +306,7 @@ class Endpoint:
         return feed
 
     def traffic(self) -> Traffic | None:
-        """What a gateway counts of its clients' consumers; of others nobody does."""
+        """Returns the traffic of a gateway's client; None for other consumers."""
         return None
 
     # The member's side --------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class Endpoint:
         self._level = self.capacity // 2
 
     def has_room_again(self) -> bool:
-        """At most half full, or what the member watches for: time for it to refill."""
+        """Whether at most half of it is full, or the level that the member watches for is reached."""
         return len(self.queue) <= self._level
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
@@ -353,7 +353,7 @@ class Endpoint:
             self.on_available()
 
     def deliver_or_bury(self, deliveries: list[Delivery], kept: Callable[[Delivery], None]) -> None:
-        """The same, but what was delivered often enough goes the way of its dead letters instead (`kept` as there)."""
+        """Delivers these, but publishes those that were delivered often enough as dead letters (`kept` as there)."""
         policy = self.dead_letters
         if policy is not None:
             most = policy.max_redeliver_count
@@ -369,7 +369,7 @@ class Endpoint:
         self.deliver(deliveries)
 
     def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
-        """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
+        """Takes out the messages not received yet, of one partition or all, and keeps the others in order."""
         waiting, self.queue = self.queue, self._new_queue()
         taken: list[Delivery] = []
         kept: list[Delivery] = []
@@ -383,19 +383,19 @@ class Endpoint:
         return taken
 
     def take_back(self, slot: PartitionAcks) -> None:
-        """All of this partition comes again: drop what waits, and mind nobody's time."""
+        """Drops the waiting messages of a partition, and its ack timeouts: all of it is redelivered."""
         self.discard(slot)
         if self.ack_timeouts is not None:
             self.ack_timeouts.forget_partition(slot.number)
 
     def sought(self) -> None:
-        """The subscription goes on from somewhere else: what was handed out before is of no use."""
+        """The subscription was sought: messages delivered before are obsolete."""
 
     def hear_active(self, *, active: bool) -> None:
-        """Whether a partition of an Exclusive or Failover subscription is this consumer's; told again and again."""
+        """Receives whether a partition of an Exclusive or Failover subscription is this consumer's, again and again."""
 
     def restore(self, deliveries: Sequence[Delivery]) -> None:
-        """Put back what `discard` gave, before everything that is here."""
+        """Puts back what `discard` returned, before everything that is here."""
         self.queue.extendleft(reversed(deliveries))
         if deliveries and self._waiting:
             with self._changed:

@@ -66,12 +66,12 @@ class HashRanges(Generic[C]):
         """By name, the incarnations of it that are there."""
         self._names: dict[C, tuple[str, int]] = {}
         self.table: Sequence[C | None] = [None] * SLOTS
-        """Slot to consumer; None: nobody's (gaps between sticky ranges, or no consumer at all). Replaced, never
-        changed."""
+        """Slot to consumer; None for slots without a consumer (gaps between sticky ranges, or no consumer at all).
+        Replaced, never changed."""
 
     @property
     def rule(self) -> KeySharedRule | None:
-        """What the present consumers agree on; None when there is none."""
+        """The policy of the attached consumers; None without a consumer."""
         return next(iter(self._rules.values()), None)
 
     def add(self, consumer: C, name: str, rule: KeySharedRule) -> None:
@@ -84,7 +84,7 @@ class HashRanges(Generic[C]):
         present = self.rule
         if present is not None and not present.agrees_with(rule):
             raise SubscriptionBusy(
-                f"consumer {name} wants {_text(rule)}, the subscription's consumers have {_text(present)}"
+                f"consumer {name} requires {_text(rule)}, the subscription's consumers have {_text(present)}"
             )
         table = list(self.table)
         if rule.sticky_ranges is not None:
@@ -102,7 +102,7 @@ class HashRanges(Generic[C]):
         self.table = table
 
     def remove(self, consumer: C) -> None:
-        """Give its slots to the others (AutoSplit), or to nobody (sticky ranges)."""
+        """Gives its slots to the other consumers (AutoSplit), or to none (sticky ranges)."""
         rule = self._rules.pop(consumer, None)
         if rule is None:
             return

@@ -50,7 +50,7 @@ class TransactionWaits:
         self._waits: dict[int, _Wait] = {}
         self._warn_s = 0.0
         self.looked_s = -math.inf
-        """When, on the monotonic clock, the last question that was answered was put."""
+        """When, on the monotonic clock, the last request that got a reply was sent."""
 
     def __bool__(self) -> bool:
         return bool(self._waits)
@@ -85,8 +85,8 @@ class TransactionWaits:
         return any(wait.due_s <= now_s for wait in self._waits.values())
 
     def came(self, partition: int, committed: ReadCommitted, look_again: Callable[[], object]) -> bool:
-        """Something was read of a partition with transactions; `look_again` is called when too much waits for them now.
-        Whether it still does after that: nothing more is to be read before some of it goes on."""
+        """Records of a partition with transactions were read; `look_again` is called if too many wait for these now.
+        Returns whether too many still do: then nothing more is to be read before some can be delivered."""
         self.note(partition, committed)
         if committed.full:
             look_again()
@@ -94,7 +94,7 @@ class TransactionWaits:
 
     def look_again(self, partitions: Mapping[int, ReadCommitted], release: Callable[[int], None]) -> bool:
         """Learn what became of the transactions that hold something up in these, and `release` what may go on of each;
-        False when nobody answers."""
+        False without a reply."""
         waiting = {number: each for number, each in partitions.items() if each.waits_from is not None}
         for number in self._waits.keys() - waiting.keys():
             del self._waits[number]

@@ -1,8 +1,8 @@
 """Records on their way to a consumer or reader: those of open transactions wait here, with all that comes behind them,
 and those of aborted ones are left out. One partition's; no I/O and no threads.
 
-What waits is let go when the marker of the transaction that holds it up is read behind it. Whoever reads must also look
-at what is on record of transactions (`learn`) from time to time, above all before and while nothing more is read
+What waits is let go when the marker of the transaction that holds it up is read behind it. The caller must also read
+the records of transactions (`learn`) from time to time, above all before and while nothing more is read
 because too much waits here (`full`). Source: TopicTransactionBuffer's max read position.
 """
 
@@ -25,7 +25,7 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 MAX_RECORDS: Final = 10_000
 
 _UNCOUNTED: Final = -1
-"""Most of what comes goes on at once, so what waits is counted afterwards."""
+"""Most records pass at once, so the bytes that wait are counted afterwards."""
 
 _OFFSET: Final = attrgetter("offset")
 
@@ -75,7 +75,7 @@ class ReadCommitted:
         return len(self._offsets)
 
     def take(self, offsets: list[int], records: list[Any], looked: Looked, end: int) -> Passed:
-        """The next records, which were looked over, all that there are below `end`."""
+        """Takes the next records, which were looked over, all below `end`; returns those that may pass."""
         if not looked.met and not self._offsets:
             return Passed(offsets, records, looked.odd, BitMap64(), end)
         self.in_use = True
@@ -97,14 +97,14 @@ class ReadCommitted:
         return passed
 
     def _is_held_up_still(self, come: Sequence[MetRecord]) -> bool:
-        """What has come holds no marker of the transaction whose record is the first that waits."""
+        """Whether the new records have no marker of the transaction whose record is the first that waits."""
         if not self._met or self._met[0].offset != self._offsets[0]:
             return False
         blocker = self._met[0].txn
         return not any(one.ended is not None and one.txn == blocker for one in come)
 
     def release(self) -> Passed:
-        """What may be let go of what waits, by what is known now."""
+        """Returns the waiting records that may pass, by what is known now."""
         judged = self._buffer.judge(self._met, self._now_ms())
         for txn, late in judged.late.items():
             self.late[txn] = self.late.get(txn, BitMap64()) | late
@@ -141,7 +141,7 @@ class ReadCommitted:
         return offsets, records, odd
 
     def unsettled(self) -> list[TxnId]:
-        """What to ask for, to let go of more of what waits."""
+        """Returns the transactions to read (`learn`), so that more records may pass."""
         return self._buffer.unsettled(self._met)
 
     def learn(self, txns: Sequence[TxnId], entries: BufferEntries) -> None:
@@ -165,11 +165,11 @@ class ReadCommitted:
         self._bytes = 0
 
     def unknown_in(self, looked: Looked) -> list[TxnId]:
-        """What to `learn` before `sort_out`."""
+        """Returns the transactions to `learn` before `sort_out`."""
         return self._buffer.unknown(looked.met)
 
     def sort_out(self, looked: Looked) -> tuple[BitMap64, BitMap64]:
-        """Of such records those that may not be read yet, and those that are never delivered."""
+        """Returns those of these records that may not be read yet, and those that are never delivered."""
         return self._buffer.fates(looked.met)
 
 

@@ -1,4 +1,4 @@
-"""Readable records are what void records, transactions, chunks and compaction leave of a partition for a reader."""
+"""Filter of a reader: void records, transactions, chunks and compaction."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ class Readable:
         self._fences = {partition: Fences(fences_of(partition)) for partition in partitions}
         self._committed_of = committed_of
         self.committed: dict[int, ReadCommitted] = {}
-        """Of partitions with transactions."""
+        """Reads of partitions with transactions."""
         self._compacted = compacted
 
     def of(self, partition: int, records: list[Any]) -> list[Any]:
-        """Those of a run of records in offset order; markers are not looked for. From the first record of an open
+        """Returns the readable ones of a run of records in offset order, and markers. From the first record of an open
         transaction on they wait."""
         if partition not in self.committed:
             looked = look_over(range(len(records)), records)
@@ -130,7 +130,7 @@ class Readable:
         return self._pass_on(partition, passed)
 
     def release(self, partition: int) -> list[Any]:
-        """The same of what waits, by what is known of transactions now."""
+        """Returns the waiting records that are readable by what is known of transactions now."""
         committed = self.committed[partition]
         return [] if committed.waits_from is None else self._pass_on(partition, committed.release())
 
@@ -145,12 +145,12 @@ class Readable:
         return left if folded is None else folded.remaining(left)
 
     def left_out(self, partition: int) -> Mapping[int, BatchAckSet]:
-        """Which messages of batch entries, by offset, are not delivered though their entry is."""
+        """Returns the messages of batch entries, by offset, that are not delivered though their entry is."""
         folded = self._compacted.get(partition)
         return MappingProxyType({}) if folded is None else folded.parts
 
     def skip(self, partitions: Iterable[int]) -> None:
-        """What lies between here and where these partitions are read next is not looked at."""
+        """Skips the records up to where these partitions are read next."""
         for partition in partitions:
             self._fences.setdefault(partition, Fences()).add(self._fences_of(partition))
 

@@ -41,7 +41,7 @@ _WATERMARKS_TIMEOUT_S: Final = 2.0
 @dataclass(frozen=True, slots=True)
 class TailStats:
     """One reader at one moment: entries that it has not read up to the log's end, as Kafka last told, and messages that
-    it read and nobody received."""
+    it read and the application did not receive."""
 
     behind: int
     buffered: int
@@ -86,7 +86,7 @@ class Tail:
         self._incarnation = incarnation
         self._look_wanted = False
         self._found_open: dict[int, tuple[int, float]] = {}
-        """By partition the first offset that waits, and when it was asked for the last time."""
+        """By partition, the first offset that waits, and when its transaction was last read."""
         self._paused: set[int] = set()
         """Partitions of which too much waits."""
         self._positions = dict(starts)
@@ -143,7 +143,8 @@ class Tail:
         return ReadCounts(self._endpoint.delivered, self._endpoint.decryptor.failures, self._received_bytes)
 
     def ask_stats(self) -> Future[TailStats]:
-        """For somebody who asks several readers at once. Closed: it was closed; or what ended it."""
+        """Requests statistics, for callers that wait for several readers. The future raises Closed, or the reader's
+        failure."""
         return self._commands.run(self._stats)
 
     def seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun], deadline: Deadline) -> None:
@@ -178,7 +179,7 @@ class Tail:
                     self._step()
             finally:
                 self._reader.release()
-        except Exception as error:  # its reader is told, or it would wait for ever
+        except Exception as error:  # reported to its reader, which would wait for ever
             if not isinstance(error, errors.LayerError):
                 _log.exception("reader=%s topic=%s stopped", self._endpoint.name, self._topic)
             self.failure = error

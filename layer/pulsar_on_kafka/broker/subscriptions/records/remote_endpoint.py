@@ -45,7 +45,7 @@ class RemoteEndpoint(Endpoint):
             rules=DeliveryRules(said.priority, said.max_unacked, key_shared=rule),
         )
         self.max_redeliver_count = said.max_redeliver_count
-        """Of its dead letter policy: its process dead-letters what was delivered more often."""
+        """The limit of its dead letter policy: its process dead-letters messages that were delivered more often."""
         self.number = said.number
         self.node = node
         self._lend = lend
@@ -56,7 +56,7 @@ class RemoteEndpoint(Endpoint):
         """Messages, in all."""
 
     def allow(self, limit: int) -> None:
-        """From now on it may get this many messages in all."""
+        """Allows this many messages in all from now on."""
         self._limit = limit
 
     def permits(self) -> int:
@@ -76,14 +76,14 @@ class RemoteEndpoint(Endpoint):
         self._lend(feed.slot.number, self.number, entries, needed=self.unacked - messages < _PLENTY)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Not this way: it gets entries (`lend`)."""
+        """Raises TypeError: this consumer gets entries (`lend`)."""
         raise TypeError(f"consumer {self.name} of {self.node} is leased entries")
 
     def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
-        """Have its process drop what was not received of a partition; nobody here knows what that is."""
+        """Has its process drop the messages of a partition that it did not receive; they are not known here."""
         if slot is not None:
             self._recall(slot.number)
         return []
 
     def fail(self, failure: Exception) -> None:
-        """Nothing: it hears from its own process."""
+        """Does nothing: its own process reports the failure."""

@@ -122,7 +122,7 @@ class Served:
         cursor = cursor or CursorState(0, 10)
         owned = self.owned[number] = OwnedPartition(self.slots[number], identity, cursor, saved, terms)
         name = CursorName(TOPIC, number, "audit")
-        owned.held.holdings = PendingAcks(name, CursorIncarnation(1, 2), "me", 1).held
+        owned.held.attach(PendingAcks(name, CursorIncarnation(1, 2), "me", 1).held)
         return owned
 
     # Entries of other processes' partitions -----------------------------------------------------------------------
@@ -188,15 +188,14 @@ class Served:
         owned = self.owned[partition]
         offsets = [offset for offset in sorted(self.log[partition]) if offset >= owned.read_position]
         if offsets:
-            owned.accept(offsets, [self.log[partition][offset] for offset in offsets])
+            owned.intake.accept(offsets, [self.log[partition][offset] for offset in offsets])
 
     def save(self, partition: int = 0) -> None:
         """What there is to be saved is saved."""
         owned = self.owned[partition]
-        owned.lay_down_deliveries()
         saves = owned.saves
-        save = self._stores.prepare(owned.identity, owned.cursor, saves.saved, saves.next_lineage(), Deadline.never())
-        owned.save_accepted(save)
+        save = self._stores.prepare(owned.identity, owned.cursor, saves.saved, saves.begin(), Deadline.never())
+        saves.accepted(save)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def after_a_save(served: Served, consumer: Endpoint) -> list[int]:
 
 def saved(served: Served) -> Deliveries:
     """What the next save holds of deliveries."""
-    served.owned[0].lay_down_deliveries()
+    served.owned[0].saves.begin()
     found = served.owned[0].cursor.deliveries
     assert found is not None
     return found
@@ -79,7 +79,7 @@ def test_what_was_delivered_often_enough_becomes_a_dead_letter() -> None:
     served.dispatcher.drain()
     assert letters.stored == [0]
     assert served.owned[0].cursor.is_acknowledged(0)
-    assert (served.owned[0].redeliveries, consumer.unacked) == ({2: 1}, 2)
+    assert (served.owned[0].redeliveries.counts, consumer.unacked) == ({2: 1}, 2)
 
 
 def test_a_dead_letter_that_could_not_be_stored_is_tried_again_after_a_second() -> None:
@@ -100,7 +100,7 @@ def test_dead_letters_wait_for_those_that_are_under_way(monkeypatch: pytest.Monk
     served.refuse(consumer, *range(5))
     served.turn(0.5)
     assert letters.stored == [0, 1]
-    assert list(served.owned[0].replay) == [2, 3, 4]
+    assert list(served.owned[0].redeliveries.waiting) == [2, 3, 4]
     assert served.dispatcher._dead_lettering.has(served.owned[0].holders[0])
     served.dispatcher.dispatch()
     assert letters.stored == [0, 1], "those are not known to be durable yet"
@@ -157,7 +157,7 @@ def test_counting_is_for_shared_subscriptions_with_a_policy_only() -> None:
     served = Served()
     served.consumer("plain")
     assert served.owned[0].guard is None
-    assert served.owned[0].saves_seen
+    assert served.owned[0].saves.includes_counts
     assert not served.dispatcher.counting.wants_save()
     assert served.dispatcher.counting.poll_limit(0.0) == inf
 
@@ -360,8 +360,8 @@ def test_what_has_counts_and_what_was_put_off_goes_on_under_another_owner() -> N
     later = {now_ms + 3000: BitMap64([3]), now_ms - 500: BitMap64([4])}
     served = taken_over(Deliveries(0, counts={(2, 2): BitMap64([1]), (1, 0): BitMap64([2])}, put_off=later))
     of = served.owned[0]
-    assert of.redeliveries == {1: 2}
-    assert list(of.replay) == [1, 2]
+    assert of.redeliveries.counts == {1: 2}
+    assert list(of.redeliveries.waiting) == [1, 2]
     assert served.put_off() == [3, 4]
     assert not of.chunks.in_order
     assert served.dispatcher.redelivery.next_due() == served.clock.seconds
@@ -385,7 +385,7 @@ def test_what_a_transaction_holds_is_no_suspect() -> None:
     of.held.holdings.hold(TxnId(0, 1), TxnAck(BitMap64([1])))
     served.dispatcher.count_deliveries()
     assert guard_of(served).suspects == 2
-    assert list(of.replay) == [0, 1, 2]
+    assert list(of.redeliveries.waiting) == [0, 1, 2]
 
 
 def test_what_the_application_saw_is_known_under_another_owner_without_a_policy() -> None:
@@ -395,10 +395,10 @@ def test_what_the_application_saw_is_known_under_another_owner_without_a_policy(
     cursor.deliveries = Deliveries(0, counts={(0, 3): BitMap64([0, 1, 2]), (0, 1): BitMap64([3])})
     served.write(*records(5))
     of = served.own(0, cursor=cursor)
-    of.redeliveries[3] = 7
+    of.redeliveries.counts[3] = 7
     served.dispatcher.count_deliveries()
     assert of.guard is None
-    assert of.redeliveries == {0: 3, 2: 3, 3: 7}
+    assert of.redeliveries.counts == {0: 3, 2: 3, 3: 7}
     assert cursor.deliveries is None
     a = served.consumer("a")
     served.read_on()
@@ -414,10 +414,10 @@ def test_a_refusal_tells_that_a_suspect_kills_nobody() -> None:
     served.refuse(a, 1, delay_s=60.0)
     assert guard_of(served).suspects == 2
     served.save()
-    assert not served.owned[0].dirty
+    assert not served.owned[0].saves.dirty
     served.dispatcher.redelivery.redeliver_later(served.owned[0], {2: Nack(1, 2, 1000, 1)})
     assert guard_of(served).suspects == 1
-    assert served.owned[0].dirty, "that it is put off has to be saved"
+    assert served.owned[0].saves.dirty, "that it is put off has to be saved"
 
 
 def test_refusals_within_batches_tell_it_too() -> None:
@@ -448,7 +448,7 @@ def test_it_is_told_once_that_messages_come_slowly_and_when_that_is_over(caplog:
     for _ in range(2):
         served.dispatcher.counting.tell()
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    served.owned[0].guard = None
+    served.owned[0].count_deliveries(None)
     served.dispatcher.counting.tell()
 
 

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.errors import HashRangeConflict
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared, strategy
-from pulsar_on_kafka.broker.subscriptions.partition import key_order, transaction_holds
+from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -252,7 +252,7 @@ def test_what_a_transaction_holds_of_what_is_parked_comes_when_it_is_aborted(nea
 def hold(served: Served, *offsets: int) -> None:
     ack = TxnAck(BitMap64(offsets))
     served.owned[0].held.holdings.hold(ONE, ack)
-    transaction_holds.hold(served.owned[0], ack)
+    served.owned[0].hold(ack)
 
 
 def test_what_a_transaction_holds_does_not_go_out(near: int) -> None:
@@ -265,7 +265,7 @@ def test_what_a_transaction_holds_does_not_go_out(near: int) -> None:
     assert served.received(low, 0.0) == [2]
     assert list(served.owned[0].held.back) == [1, 3]
     served.owned[0].held.holdings.release(ONE)
-    served.owned[0].replay.update((1, 3))
+    served.owned[0].redeliveries.waiting.update((1, 3))
     assert served.received(low, 0.0) == [1, 3]
 
 
@@ -336,7 +336,7 @@ def test_what_was_refused_comes_before_what_is_new_of_its_keys() -> None:
     assert served.received(low, 0.0) == [0, 1, 2]
     served.refuse(low, 2, 0, delay_s=1.0)
     assert served.received(low, 1.1) == [0, 2, 3]
-    assert served.owned[0].redeliveries == {0: 1, 2: 1}
+    assert served.owned[0].redeliveries.counts == {0: 1, 2: 1}
     assert served.received(low, 0.0) == [4, 5]
 
 
@@ -438,7 +438,7 @@ def test_what_a_consumer_held_goes_in_order_to_who_gets_its_keys() -> None:
     served.turn()
     other = served.consumer("other", half=0)
     assert served.received(other, 0.0) == [0, 1, 2, 3]
-    assert served.owned[0].redeliveries == {}
+    assert served.owned[0].redeliveries.counts == {}
 
 
 def test_a_consumer_that_comes_waits_for_who_has_messages_of_its_keys() -> None:
@@ -532,7 +532,7 @@ def test_due_messages_wait_while_keys_are_another_consumers(monkeypatch: pytest.
     second = next(each for n in range(9) if owns(served, each := served.consumer(f"c{n}", 1000), LOW))
     for _ in range(9):
         served.turn(0.5)
-    keys, delayed = served.owned[0].keys, served.owned[0].delayed
+    keys, delayed = served.owned[0].keys, served.owned[0].intake.delayed
     assert keys is not None
     assert delayed is not None
     assert (keys.stuck(), len(delayed)) == (4, 5)
@@ -556,7 +556,7 @@ def test_no_more_delayed_messages_are_taken_in_than_may_wait(monkeypatch: pytest
     served.turn()
     for _ in range(5):
         served.turn(1.1)
-    keys, delayed = served.owned[0].keys, served.owned[0].delayed
+    keys, delayed = served.owned[0].keys, served.owned[0].intake.delayed
     assert keys is not None
     assert delayed is not None
     assert (keys.coming_again(), len(delayed)) == (4, 5)
@@ -581,9 +581,9 @@ def test_a_partition_that_is_quiet_gives_nothing_and_takes_nothing_back() -> Non
     served.refuse(low, 0)
     served.owned[0].quiet = True
     assert served.received(low, 0.5) == []
-    assert list(served.owned[0].replay) == [0]
+    assert list(served.owned[0].redeliveries.waiting) == [0]
     served.dispatcher.detach(served.consumers[1])
-    assert list(served.owned[0].replay) == [0]
+    assert list(served.owned[0].redeliveries.waiting) == [0]
     served.owned[0].quiet = False
     assert served.received(low, 0.0) == [0]
 
@@ -722,7 +722,7 @@ def test_what_came_back_and_waits_counts_as_delivered_when_the_partition_is_give
     assert keys is not None
     assert list(keys.offsets_waiting()) == [1]
     served.dispatcher.counting.retire([0], orderly=True)
-    served.owned[0].lay_down_deliveries()
+    served.owned[0].saves.begin()
     found = served.owned[0].cursor.deliveries
     assert found is not None
     assert (found.limit, found.counts) == (0, {(1, 0): BitMap64([0, 2]), (1, 1): BitMap64([1])})
@@ -773,7 +773,7 @@ def test_what_was_still_held_and_is_refused_waits_for_what_was_not_read_yet_befo
     served, low = still_held_and_refused()
     served.refuse(served.consumers[1], 2)
     assert served.received(low, 0.0) == []
-    served.owned[0].accept([0], [served.log[0][0]])
+    served.owned[0].intake.accept([0], [served.log[0][0]])
     assert served.received(low, 0.0) == [0], "nothing of its key is in flight while it waits"
     served.read_on()
     assert served.received(low, 0.0) == [1, 2, 3]
@@ -782,7 +782,7 @@ def test_what_was_still_held_and_is_refused_waits_for_what_was_not_read_yet_befo
 def test_what_was_still_held_and_is_refused_waits_for_what_is_parked_before_it() -> None:
     served, low = still_held_and_refused()
     for offset in range(4):  # the first one waits for `high`, the others are parked
-        served.owned[0].accept([offset], [served.log[0][offset]])
+        served.owned[0].intake.accept([offset], [served.log[0][offset]])
         assert served.received(low, 0.0) == []
     served.refuse(served.consumers[1], 2)
     assert served.received(low, 0.0) == [0, 1, 2, 3]

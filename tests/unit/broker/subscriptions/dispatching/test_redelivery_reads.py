@@ -38,7 +38,7 @@ class Reading:
         return list(found.records), found.gone
 
     def delay(self, *offsets: int, in_s: float = 5.0, partition: int = 0) -> None:
-        delayed = self.served.owned[partition].delayed
+        delayed = self.served.owned[partition].intake.delayed
         assert delayed is not None
         for offset in offsets:
             delayed.set_aside(offset, self.served.clock.now_ms() + int(in_s * 1000))
@@ -48,7 +48,7 @@ class Reading:
         """What is at hand after reading ahead a little."""
         owned = self.served.owned[partition]
         self.ahead.step(owned)
-        return sorted(owned.delayed_soon._records)
+        return sorted(owned.intake.delayed_soon._records)
 
 
 def test_what_is_wanted_is_read_in_order() -> None:
@@ -61,7 +61,7 @@ def test_what_is_wanted_is_read_in_order() -> None:
 
 def test_what_is_at_hand_is_not_read() -> None:
     reading = Reading()
-    soon = reading.served.owned[0].delayed_soon
+    soon = reading.served.owned[0].intake.delayed_soon
     soon.keep(3, 0, reading.served.log[0][3], 0)
     assert reading.read(3) == ([3], [])
     assert reading.served.reads == []
@@ -96,14 +96,14 @@ def test_what_is_at_hand_is_not_read_though_it_is_wanted_soon() -> None:
     reading = Reading()
     owned = reading.served.owned[0]
     reading.read(0)
-    owned.delayed_soon.keep(4, 0, reading.served.log[0][4], 0)
+    owned.intake.delayed_soon.keep(4, 0, reading.served.log[0][4], 0)
     found = reading.reads.read(owned, (3, 4, 5), (3, 4, 5, 6))
     assert (sorted(found.records), reading.served.reads) == ([3, 4, 5], [[0], [3, 5, 6]])
 
 
 def test_reading_has_failed_when_nothing_came_that_was_not_at_hand() -> None:
     reading = Reading()
-    soon = reading.served.owned[0].delayed_soon
+    soon = reading.served.owned[0].intake.delayed_soon
     soon.keep(3, 0, reading.served.log[0][3], 0)
     reading.served.fails = True
     assert reading.read(3, 4) == ([3], [])
@@ -116,11 +116,11 @@ def test_reading_has_failed_when_nothing_came_that_was_not_at_hand() -> None:
 def test_what_is_missing_between_others_is_gone_and_counts_as_acknowledged() -> None:
     reading = Reading()
     owned = reading.served.owned[0]
-    owned.replay.update((2, 4, 6))
+    owned.redeliveries.waiting.update((2, 4, 6))
     del reading.served.log[0][4]
     assert reading.read(2, 4, 6) == ([2, 6], [4])
     assert owned.cursor.is_acknowledged(4)
-    assert list(owned.replay) == [2, 6]
+    assert list(owned.redeliveries.waiting) == [2, 6]
     del reading.served.log[0][2]
     assert reading.read(2) == ([], [2])
     assert not reading.reads.failed
@@ -163,7 +163,7 @@ class Buffer:
 def test_of_what_is_read_again_nothing_of_open_or_aborted_transactions_is_found() -> None:
     served, buffer = Served(), Buffer()
     owned = served.owned[0]
-    where = owned.committed.where
+    where = owned.intake.committed.where
     is_open, lost, kept = txn(1), txn(2), txn(3)
     served.write(*(Record(headers={TXN: each.to_bytes()}) for each in (is_open, lost, kept)), Record())
     still_open = opened(0, life=where.incarnation)
@@ -185,7 +185,9 @@ def test_of_what_was_read_ahead_nothing_of_aborted_transactions_is_found() -> No
     served, buffer = Served(), Buffer()
     owned = served.owned[0]
     served.write(Record(), Record(headers={TXN: txn(1).to_bytes()}), Record())
-    buffer.entries.put(txn(1), aborted([1], life=owned.committed.where.incarnation), where=owned.committed.where)
+    buffer.entries.put(
+        txn(1), aborted([1], life=owned.intake.committed.where.incarnation), where=owned.intake.committed.where
+    )
     looking = TransactionWaits("test", cast("BufferAccess", buffer), served.clock)
     reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
     reads.read(owned, [0])  # how large records are is known from now on
@@ -238,7 +240,7 @@ def test_reading_ahead_stops_after_some_milliseconds_and_goes_on() -> None:
     assert reading.step() == [0, 1, 2, 3]
     assert reading.step() == [0, 1, 2, 3, 4]
     assert not reading.ahead.under_way
-    assert not served.owned[0].delayed_soon.wanted
+    assert not served.owned[0].intake.delayed_soon.wanted
     assert reading.step(1) == [8]
 
 
@@ -253,7 +255,7 @@ def test_what_is_forgotten_is_not_read_ahead_any_more() -> None:
     assert reading.ahead.under_way
     reading.ahead.forget(served.owned[0])
     assert not reading.ahead.under_way
-    assert len(served.owned[0].delayed_soon) == 0
+    assert len(served.owned[0].intake.delayed_soon) == 0
     assert reading.step(1) == [8]
 
 
@@ -263,7 +265,7 @@ def test_what_cannot_be_read_ahead_is_read_when_it_is_due() -> None:
     reading.served.fails = True
     assert reading.step() == []
     assert not reading.ahead.under_way
-    assert not reading.served.owned[0].delayed_soon.wanted
+    assert not reading.served.owned[0].intake.delayed_soon.wanted
     reading.served.fails = False
     a = reading.served.consumer("a")
     reading.served.turn()

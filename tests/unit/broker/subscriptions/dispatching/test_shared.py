@@ -125,7 +125,7 @@ def test_what_comes_again_is_read_as_far_as_there_is_room() -> None:
     a.resize(2)
     assert served.received(a, 0.5) == [0, 1]
     assert served.reads == [[0, 1]]
-    assert list(served.owned[0].replay) == [2, 3]
+    assert list(served.owned[0].redeliveries.waiting) == [2, 3]
     assert served.received(a, 0.5) == [2, 3]
 
 
@@ -137,7 +137,7 @@ def test_batch_entries_that_found_no_room_wait_on() -> None:
     served.dispatcher.redelivery.redeliver_all(a)
     a.resize(3)
     assert served.received(a, 0.0) == [0] * 6
-    assert list(served.owned[0].replay) == [1, 2]
+    assert list(served.owned[0].redeliveries.waiting) == [1, 2]
     assert served.received(a, 0.0) == [1] * 6
     assert served.received(a, 0.0) == [2]
 
@@ -167,7 +167,7 @@ def test_what_kafka_has_deleted_counts_as_acknowledged() -> None:
     assert served.turn(0.5)
     assert not a.queue
     assert served.owned[0].cursor.is_acknowledged(1)
-    assert not served.owned[0].replay
+    assert not served.owned[0].redeliveries.waiting
     assert not served.dispatcher.replay_failed
 
 
@@ -345,7 +345,7 @@ def test_delayed_messages_come_at_their_time() -> None:
     assert due_s == pytest.approx(served.clock.seconds + 3.0, abs=0.2)
     assert served.received(a, 2.8) == []
     assert served.received(a, 0.3) == [0]
-    assert served.owned[0].redeliveries == {}
+    assert served.owned[0].redeliveries.counts == {}
     assert served.received(a, 110.0) == []
     assert served.received(a, 8.0) == [2]
 
@@ -396,14 +396,14 @@ def test_what_a_partition_that_is_not_ours_any_more_left_here_is_forgotten() -> 
 def test_what_was_refused_under_a_former_owner_comes_at_its_time_and_counts_once() -> None:
     served = Served()
     of = served.owned[0]
-    of.redeliveries[2] = 4
-    of.replay.update((1, 2))
-    of.pass_over(BitMap64([2]))
+    of.redeliveries.counts[2] = 4
+    of.redeliveries.waiting.update((1, 2))
+    of.intake.passed_over.update(BitMap64([2]))
     said = {1: Nack(1, 1, 3000, 1), 2: Nack(1, 2, 3000, 3), 3: Nack(1, 3, 3000, 0)}
     served.dispatcher.redelivery.redeliver_later(of, said)
     served.dispatcher.redelivery.redeliver_later(of, {1: Nack(1, 1, 0, 1)})
-    assert list(of.replay) == [2]
-    assert of.redeliveries == {1: 1, 2: 4}
+    assert list(of.redeliveries.waiting) == [2]
+    assert of.redeliveries.counts == {1: 1, 2: 4}
     a = served.consumer("a")
     served.publish(*records(5))
     assert served.received(a, 0.0) == [2, 0, 4]
@@ -511,11 +511,11 @@ def test_a_chunked_message_that_is_late_comes_whole() -> None:
 def test_reading_ahead_ends_with_the_partition(stays_out: bool) -> None:
     served = Served()
     of = served.owned[0]
-    assert of.delayed is not None
+    assert of.intake.delayed is not None
     served.write(*records(2))
     served.slow(0.02)
     for offset in (0, 1):
-        of.delayed.set_aside(offset, served.clock.now_ms() + 9000)
+        of.intake.delayed.set_aside(offset, served.clock.now_ms() + 9000)
     served.turn()
     assert served.dispatcher.redelivery.next_due() == served.clock.seconds, "it is under way"
     of.stays_out = stays_out

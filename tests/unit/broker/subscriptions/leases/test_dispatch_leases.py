@@ -356,7 +356,7 @@ class Owner:
         self.process.leasing._check_members(self.world.now_s)
 
     def read(self) -> None:
-        self.owned.accept(list(range(20)), self.world.read_at_all(20))
+        self.owned.intake.accept(list(range(20)), self.world.read_at_all(20))
 
     def save(self) -> None:
         self.process.save()
@@ -386,7 +386,7 @@ def test_nothing_is_leased_before_a_save_says_so() -> None:
 def test_reports_from_before_the_last_save_do_not_count_again() -> None:
     owner = Owner()
     owner.hear(7, acks={0: BitMap64([0])})
-    assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (1, 8)
+    assert (owner.owned.cursor.next_unacked, owner.owned.saves.applied_below) == (1, 8)
     owner.owned.seek(0)
     owner.process.leasing.lessor.apply(7, Report(LIFE, MEMBER, 1, acks={0: BitMap64([0, 1])}))
     assert owner.owned.cursor.next_unacked == 0
@@ -401,7 +401,7 @@ def test_what_was_told_before_a_seek_and_is_heard_behind_it_does_not_count() -> 
     owner.process.leasing.hand_over.about_to_seek(owner.owned)
     owner.process.dispatcher.seek(owner.owned, 0, None)
     owner.hear(8, acks={0: BitMap64([0])})
-    assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (0, 9)
+    assert (owner.owned.cursor.next_unacked, owner.owned.saves.applied_below) == (0, 9)
     owner.save()
     assert owner.owned.saves.saved.leased_from == len(owner.world.deliveries)
     assert Saved(owner.process.session, 1, len(owner.world.deliveries)) in owner.written()
@@ -422,7 +422,7 @@ def test_a_refusal_counts_once_and_only_for_what_its_consumer_holds() -> None:
     owner.hear(1, heard=1, nacks={0: (Nack(1, leased[0], 0), Nack(1, mine, 0))})
     owner.process.dispatcher.drain()
     owner.process.dispatcher.redelivery.redeliver_due()
-    assert owner.owned.redeliveries == {leased[0]: 1}
+    assert owner.owned.redeliveries.counts == {leased[0]: 1}
 
 
 def test_a_refusal_from_before_a_recall_does_not_count() -> None:
@@ -439,7 +439,7 @@ def test_a_refusal_from_before_a_recall_does_not_count() -> None:
     owner.hear(1, heard=1, nacks={0: (Nack(1, again[0], 0),)})
     owner.process.dispatcher.drain()
     owner.process.dispatcher.redelivery.redeliver_due()
-    assert not owner.owned.redeliveries
+    assert not owner.owned.redeliveries.counts
 
 
 def test_a_member_that_was_given_up_is_told_so_until_it_begins_anew() -> None:
@@ -563,8 +563,8 @@ def test_a_consumer_goes_before_anything_of_a_partition_went_out_that_comes_agai
     owner = Owner(SubscriptionType.KEY_SHARED)
     process = owner.process
     process.dispatcher.attach(Inbox(process, "another"))
-    owner.owned.replay.update(range(20))
-    owner.owned.pass_over(owner.owned.replay)
+    owner.owned.redeliveries.waiting.update(range(20))
+    owner.owned.intake.passed_over.update(owner.owned.redeliveries.waiting)
     gone = process.consumers[0]
     process.dispatcher.detach(gone)
     for endpoint in process.consumers:
@@ -593,7 +593,7 @@ def test_what_a_consumer_put_off_and_then_gave_back_hides_no_refusal_by_who_has_
     slot.nacks.append((now_s, 0.0, refused, ann))
     process.dispatcher.drain()
     process.dispatcher.redelivery.redeliver_due()
-    assert refused in owner.owned.replay
+    assert refused in owner.owned.redeliveries.waiting
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["answered", "left the group"])
@@ -769,7 +769,7 @@ def test_a_refusal_counts_when_the_same_report_says_that_its_consumer_is_gone() 
     owner.sequence += 1
     report = Report(LIFE, MEMBER, owner.sequence, nacks={0: (Nack(1, offset, 60_000),)}, leaving=True)
     owner.process.leasing.lessor.apply(1, report)
-    assert owner.process.dispatcher._nacks.waiting(0) or owner.owned.redeliveries.get(offset)
+    assert owner.process.dispatcher._nacks.waiting(0) or owner.owned.redeliveries.counts.get(offset)
 
 
 # One consumer at a time (Failover) ----------------------------------------------------------------------------------
@@ -811,7 +811,7 @@ def test_what_nobody_holds_below_that_has_all_of_it_come_again_in_order() -> Non
     all_have_answered(owner)
     owner.read()
     assert owner.leased() == []
-    owner.owned.accept(list(range(1, 20)), owner.world.read_at_all(20)[1:])
+    owner.owned.intake.accept(list(range(1, 20)), owner.world.read_at_all(20)[1:])
     assert owner.leased() == [1, *range(3, 20)]
 
 
@@ -885,7 +885,7 @@ def test_the_active_consumer_stays_with_what_it_was_handed_when_its_process_give
     if out == "refused":
         owner.owned.slot.nacks.append((owner.world.now_s, 60.0, received[3], consumer))
     if out == "many":
-        owner.owned.intake.apart.add_range(20, 50_020)
+        owner.owned.intake.passed_over.add_range(20, 50_020)
     owner.process.hand_over()
     owner.process.owned.clear()
     kept = sorted(owner.process.leasing.lessee.partitions[0].in_flight.holders)

@@ -55,7 +55,7 @@ def a_consumer() -> Endpoint:
 
 
 def fill(owned: OwnedPartition, *records: Record) -> None:
-    owned.accept([record.at for record in records], list(records))
+    owned.intake.accept([record.at for record in records], list(records))
 
 
 def deliver(
@@ -123,7 +123,7 @@ def test_an_entry_comes_again_without_what_is_acknowledged() -> None:
     owned.redeliver([0], joe)
     assert joe.unacked == 0
     assert owned.readable({0: record}) == [0]
-    owned.replayed([0])
+    owned.redeliveries.taken([0])
     owned.deliver(joe.feed(owned.slot), [0], [record], hold=True)
     assert [delivery.redeliveries for delivery in joe.queue] == [1, 1]
     assert emptied(joe) == [(0, 0), (0, 2)]
@@ -222,10 +222,10 @@ def _history(rng: random.Random) -> None:  # noqa: C901 - one story
         if rng.random() < 0.6:
             found = deliver(owned, consumer, rng.randrange(1, 10))
         else:
-            offsets = owned.readable({at: log[at] for at in owned.next_replays(4)})
-            owned.replayed(offsets)
+            offsets = owned.readable({at: log[at] for at in owned.redeliveries.lowest(4)})
+            owned.redeliveries.taken(offsets)
             part = owned.entries.fitting(offsets, rng.randrange(1, 8))
-            owned.put_back(offsets[part:])
+            owned.redeliveries.put_back(offsets[part:])
             owned.deliver(consumer.feed(owned.slot), offsets[:part], [log[at] for at in offsets[:part]], hold=True)
             found = emptied(consumer)
         assert not acked.intersection(found)

@@ -102,35 +102,35 @@ class DelayedRecord(Record):
 
 def test_a_partition_sets_aside_what_is_not_due_and_reads_it_again_then() -> None:
     owned = a_partition(terms=PartitionTerms(delays=True))
-    delayed = owned.delayed
+    delayed = owned.intake.delayed
     assert delayed is not None
-    owned.accept([0, 1, 2, 3], [DelayedRecord(at, ("x",) if at % 2 else ()) for at in range(4)])
+    owned.intake.accept([0, 1, 2, 3], [DelayedRecord(at, ("x",) if at % 2 else ()) for at in range(4)])
     assert taken(owned) == [0, 2]
-    assert not owned.comes_again
+    assert not owned.has_redeliveries
     owned.slot.acks.extend([0, 1, 2])
     owned.drain_acknowledgements(lambda: 4)
     assert owned.cursor.next_unacked == 3
     delayed.advance(6000)
-    assert owned.comes_again
+    assert owned.has_redeliveries
     owned.release_due(10)
-    assert list(owned.replay) == [3]  # 1 was acknowledged meanwhile
+    assert list(owned.redeliveries.waiting) == [3]  # 1 was acknowledged meanwhile
 
 
 def test_without_a_place_for_them_they_are_delivered_at_once() -> None:
     owned = a_partition()
-    owned.accept([0, 1], [DelayedRecord(at, ("x",)) for at in range(2)])
+    owned.intake.accept([0, 1], [DelayedRecord(at, ("x",)) for at in range(2)])
     assert taken(owned) == [0, 1]
 
 
 def test_a_rewind_forgets_what_was_set_aside() -> None:
     owned = a_partition(terms=PartitionTerms(delays=True))
-    delayed = owned.delayed
+    delayed = owned.intake.delayed
     assert delayed is not None
-    owned.accept([0], [DelayedRecord(0, ("x",))])
+    owned.intake.accept([0], [DelayedRecord(0, ("x",))])
     feed = Endpoint("joe", 10, delivery_type=Delivery).feed(owned.slot)
     owned.in_flight.hold([], feed)
     assert owned.rewind() == 0
-    assert owned.delayed is delayed
+    assert owned.intake.delayed is delayed
     assert len(delayed) == 0
 
 

@@ -76,8 +76,8 @@ def test_what_no_one_suspects_flows_beside_the_suspects() -> None:
     save(guard, 1)
     assert guard.new_below() >= 200, "the messages behind the suspects are permitted by the first save"
     guard.admit(list(range(100)), 3, place())
-    assert guard.room(place()) == BESIDE
-    assert guard.room(place(out=BESIDE - 1)) == 1
+    assert guard.isolation.room(place()) == BESIDE
+    assert guard.isolation.room(place(out=BESIDE - 1)) == 1
 
 
 def test_the_last_delivery_happens_alone_in_its_process() -> None:
@@ -86,11 +86,11 @@ def test_the_last_delivery_happens_alone_in_its_process() -> None:
     assert granted(guard, offsets, 2, place()) == [0]
     guard.handed_out_again([0])
     assert guard.admit(offsets[1:], 2, place(out=1)) == []
-    assert guard.room(place(out=1)) == 0
+    assert guard.isolation.room(place(out=1)) == 0
     assert granted(guard, offsets[1:], 2, place(THERE), number=2) == [1]  # at the same time in another process
     third = place("third", out=BESIDE, isolates=False)
     assert guard.admit(offsets[1:], 2, third) == []
-    assert guard.room(third) > BESIDE, "no suspect is to be alone there"
+    assert guard.isolation.room(third) > BESIDE, "no suspect is to be alone there"
 
 
 def test_a_process_settles_what_it_has_before_a_suspect_goes_to_it_alone() -> None:
@@ -104,21 +104,21 @@ def test_a_process_settles_what_it_has_before_a_suspect_goes_to_it_alone() -> No
         number += 1
     save(guard, number)
     assert guard.admit(lasts, 2, place()) == []  # others have waited long enough
-    assert guard.room(place()) == BESIDE
-    guard.flowed(HERE, FLOW)
+    assert guard.isolation.room(place()) == BESIDE
+    guard.isolation.flowed(HERE, FLOW)
     assert guard.admit(lasts, 2, place(out=3)) == []
-    assert guard.room(place(out=3)) == 0
+    assert guard.isolation.room(place(out=3)) == 0
     assert granted(guard, lasts, 2, place(), number + 1) == [lasts[0]]
 
 
 def test_a_process_that_settles_nothing_gets_other_messages_again() -> None:
     guard = after_a_death(2)
     guard.admit([], 2, place())
-    guard.flowed(HERE, FLOW)
+    guard.isolation.flowed(HERE, FLOW)
     for now_s, room in ((0.0, 0), (DRAIN_S - 1, 0), (DRAIN_S, BESIDE - 5)):
         guard.admit([0, 1], 2, place(out=5, now_s=now_s))
-        assert guard.room(place(out=5)) == room
-    assert guard.is_stalled(HERE)
+        assert guard.isolation.room(place(out=5)) == room
+    assert guard.isolation.is_stalled(HERE)
 
 
 def test_what_cannot_go_out_alone_makes_room_for_others() -> None:
@@ -138,6 +138,6 @@ def test_no_other_message_goes_to_the_process_before_a_save_says_how_the_last_on
     guard.handed_out_again(out)
     guard.settled(out)
     guard.admit([], 2, place())
-    assert (guard.suspects, guard.isolates, guard.room(place()), guard.wants_save) == (0, True, 0, True)
+    assert (guard.suspects, guard.isolates, guard.isolation.room(place()), guard.wants_save) == (0, True, 0, True)
     assert not save(guard, 2)
     assert not guard.isolates

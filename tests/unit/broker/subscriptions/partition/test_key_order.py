@@ -134,7 +134,7 @@ def test_ranges_that_cannot_be_had(given: tuple[int, int]) -> None:
 def test_consumers_of_another_kind_are_refused(rule: KeySharedRule) -> None:
     made: HashRanges[str] = HashRanges()
     made.add("a", "a", sticky((0, 9)))
-    with pytest.raises(SubscriptionBusy, match="consumer b wants"):
+    with pytest.raises(SubscriptionBusy, match="consumer b requires"):
         made.add("b", "b", rule)
 
 

@@ -53,7 +53,7 @@ def a_consumer(name: str = "joe") -> Endpoint:
 
 
 def fill(owned: OwnedPartition, *offsets: int, marker_at: tuple[int, ...] = ()) -> None:
-    owned.accept(list(offsets), [Record(at, (MARKER,) if at in marker_at else ()) for at in offsets])
+    owned.intake.accept(list(offsets), [Record(at, (MARKER,) if at in marker_at else ()) for at in offsets])
 
 
 def taken(owned: OwnedPartition, limit: int = 1000) -> list[int]:
@@ -77,7 +77,7 @@ def test_records_come_out_as_they_went_in() -> None:
     assert owned.buffered == 5
     assert taken(owned, 2) == [0, 1]
     assert taken(owned) == [2, 3, 4]
-    assert (owned.buffered, owned.buffered_bytes, owned.read_position) == (0, 0, 5)
+    assert (owned.buffered, owned.intake.buffer.size_bytes, owned.read_position) == (0, 0, 5)
 
 
 def test_offsets_that_no_fetch_returned_count_as_acknowledged() -> None:
@@ -106,7 +106,7 @@ def test_a_run_of_nothing_but_markers_leaves_nothing_to_hand_out() -> None:
 
 def test_our_own_headers_make_no_marker() -> None:
     owned = a_partition()
-    owned.accept([0], [Record(0, (PRODUCER, "__pulsar.event_time", "name"))])
+    owned.intake.accept([0], [Record(0, (PRODUCER, "__pulsar.event_time", "name"))])
     assert taken(owned) == [0]
 
 
@@ -132,7 +132,7 @@ def test_everything_acknowledged_while_it_waits_leaves_nothing() -> None:
     owned.slot.cumulative.append(2)
     assert owned.drain_acknowledgements(never_asked)
     assert owned.take(10) == ([], [])
-    assert (owned.buffered, owned.buffered_bytes) == (0, 0)
+    assert (owned.buffered, owned.intake.buffer.size_bytes) == (0, 0)
 
 
 def test_records_fetched_before_a_seek_took_effect_are_passed_over() -> None:
@@ -158,10 +158,11 @@ def test_a_seek_back_hands_everything_out_again() -> None:
 
 def test_what_an_administrator_skips_counts_as_out() -> None:
     owned = a_partition()
-    owned.guard = DeliveryGuard(0, dict)
+    guard = DeliveryGuard(0, dict)
+    owned.count_deliveries(guard)
     fill(owned, 0, 1, 2, 3)
     assert owned.acknowledge_up_to(2) is False
-    assert [owned.guard.next_delivery(offset) for offset in range(4)] == [2, 2, 2, 1]
+    assert [guard.next_delivery(offset) for offset in range(4)] == [2, 2, 2, 1]
     assert owned.cursor.next_unacked == 3
 
 
@@ -173,7 +174,7 @@ def test_what_waits_is_dropped_with_what_waits_for_its_keys_turn() -> None:
     keys.admit([0, 1], [0, 0], [Record(0), Record(1)])
     owned.intake.read_position = 2
     fill(owned, 2, 3, 4)
-    owned.drop_waiting()
+    owned.pass_by(drop=True)
     assert (owned.meter.dropped, owned.buffered, keys.waiting) == (5, 0, 0)
     assert not keys.has_for(joe)
 
@@ -181,8 +182,8 @@ def test_what_waits_is_dropped_with_what_waits_for_its_keys_turn() -> None:
 def test_what_is_put_back_is_looked_at_again() -> None:
     owned = a_partition()
     owned.entries.batches.update({3: 10, 4: 10})
-    owned.put_back([3])
-    assert list(owned.replay) == [3]
+    owned.redeliveries.put_back([3])
+    assert list(owned.redeliveries.waiting) == [3]
     assert owned.entries.batches == {4: 10}
 
 
@@ -202,7 +203,7 @@ def test_acks_beyond_the_logs_end_are_dropped() -> None:
 def test_nothing_to_drain_is_no_change() -> None:
     owned = a_partition()
     assert not owned.drain_acknowledgements(never_asked)
-    assert not owned.dirty or owned.saves.saved_revision == -1
+    assert not owned.saves.dirty or owned.saves.saved_revision == -1
 
 
 def test_an_ack_settles_what_is_in_flight() -> None:
@@ -224,13 +225,13 @@ def test_redelivery_counts_up_and_comes_lowest_first() -> None:
     owned.in_flight.hold(taken(owned), feed)
     owned.redeliver([2, 0], joe)
     owned.redeliver([0], joe)
-    assert owned.next_replays(10) == [0, 2]
-    assert owned.redeliveries == {0: 1, 2: 1}
+    assert owned.redeliveries.lowest(10) == [0, 2]
+    assert owned.redeliveries.counts == {0: 1, 2: 1}
     assert joe.unacked == 1
-    owned.replayed([0, 2])
+    owned.redeliveries.taken([0, 2])
     owned.in_flight.hold([0, 2], feed)
     owned.redeliver([0], joe)
-    assert owned.redeliveries[0] == 2
+    assert owned.redeliveries.counts[0] == 2
 
 
 def test_only_the_consumer_that_holds_a_message_may_have_it_delivered_again() -> None:
@@ -239,7 +240,7 @@ def test_only_the_consumer_that_holds_a_message_may_have_it_delivered_again() ->
     owned.in_flight.hold(taken(owned), joe.feed(owned.slot))
     owned.redeliver([0, 1], ann)
     owned.redeliver([0, 1], None)
-    assert (owned.next_replays(10), owned.redeliveries, joe.unacked) == ([], {}, 2)
+    assert (owned.redeliveries.lowest(10), owned.redeliveries.counts, joe.unacked) == ([], {}, 2)
 
 
 def test_what_was_put_off_and_nobody_holds_comes_again() -> None:
@@ -248,7 +249,7 @@ def test_what_was_put_off_and_nobody_holds_comes_again() -> None:
     taken(owned)
     owned.cursor.acknowledge([1])
     owned.redeliver([0, 1], None)
-    assert (owned.next_replays(10), owned.redeliveries) == ([0], {0: 1})
+    assert (owned.redeliveries.lowest(10), owned.redeliveries.counts) == ([0], {0: 1})
 
 
 def test_an_ack_takes_a_message_out_of_those_that_come_again() -> None:
@@ -258,8 +259,8 @@ def test_an_ack_takes_a_message_out_of_those_that_come_again() -> None:
     owned.redeliver([0], joe)
     owned.slot.acks.append(0)
     owned.drain_acknowledgements(never_asked)
-    assert owned.next_replays(10) == []
-    assert owned.redeliveries == {}
+    assert owned.redeliveries.lowest(10) == []
+    assert owned.redeliveries.counts == {}
     assert joe.unacked == 1
 
 
@@ -269,8 +270,8 @@ def test_a_consumer_that_leaves_gives_back_without_counting() -> None:
     owned.in_flight.hold(owned.take(2)[0], joe.feed(owned.slot))
     owned.in_flight.hold(owned.take(2)[0], ann.feed(owned.slot))
     owned.give_back(joe.feed(owned.slot))
-    assert owned.next_replays(10) == [0, 1]
-    assert owned.redeliveries == {}
+    assert owned.redeliveries.lowest(10) == [0, 1]
+    assert owned.redeliveries.counts == {}
     assert (joe.unacked, ann.unacked) == (0, 2)
 
 
@@ -282,7 +283,7 @@ def test_rewind_forgets_who_held_what_and_goes_to_mark_delete() -> None:
     owned.drain_acknowledgements(never_asked)
     owned.redeliver([2], joe)
     assert owned.rewind() == 1
-    assert (joe.unacked, owned.buffered, owned.next_replays(5)) == (0, 0, [])
+    assert (joe.unacked, owned.buffered, owned.redeliveries.lowest(5)) == (0, 0, [])
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -302,12 +303,12 @@ def _history(rng: random.Random) -> None:
     def read() -> None:
         batch = [record for record in log if record.at >= owned.read_position][: rng.randrange(1, 20)]
         if batch:
-            owned.accept([record.at for record in batch], batch)
+            owned.intake.accept([record.at for record in batch], batch)
 
     def hand_out() -> None:
         feed = rng.choice(consumers).feed(owned.slot)
-        offsets = owned.take(rng.randrange(1, 10))[0] if rng.random() < 0.6 else owned.next_replays(4)
-        owned.replayed(offsets)
+        offsets = owned.take(rng.randrange(1, 10))[0] if rng.random() < 0.6 else owned.redeliveries.lowest(4)
+        owned.redeliveries.taken(offsets)
         assert not acked.intersection(offsets)
         owned.in_flight.hold(offsets, feed)
         held.extend((offset, feed) for offset in offsets)
@@ -333,7 +334,7 @@ def _history(rng: random.Random) -> None:
         assert consumer.unacked == 0
     while any(record.at >= owned.read_position for record in log):
         read()
-    left = set(taken(owned)) | set(owned.next_replays(1000))
+    left = set(taken(owned)) | set(owned.redeliveries.lowest(1000))
     assert left == {record.at for record in log if not record.names} - acked
 
 
@@ -350,7 +351,7 @@ def test_what_is_out_in_order_is_what_was_handed_out_and_is_unacknowledged() -> 
     found = {entry.offset: (entry.messages, entry.acked) for entry in owned.received_in_order()}
     assert found == {0: (1, None), 2: (3, (5, 0b101)), 4: (1, None), 9: (1, None)}
     assert owned.rewind() == 0
-    assert list(owned.intake.apart) == []
+    assert list(owned.intake.passed_over) == []
 
 
 def test_acks_from_elsewhere_count_whoever_holds_the_message_but_not_beyond_the_logs_end() -> None:
@@ -383,13 +384,13 @@ def test_where_nothing_is_kept_what_was_handed_out_is_acknowledged() -> None:
     fill(owned, 0, 1, 2, 3)
     offsets, records = owned.take(2)
     owned.deliver(joe.feed(owned.slot), offsets, records, hold=True)
-    owned.pass_by()
+    owned.pass_by(drop=False)
     assert (owned.cursor.next_unacked, joe.unacked) == (2, 0)
     revision = owned.cursor.revision
-    owned.pass_by()
+    owned.pass_by(drop=False)
     assert owned.cursor.revision == revision
     taken(owned)
-    owned.pass_by()
+    owned.pass_by(drop=False)
     assert owned.cursor.next_unacked == 4
 
 
@@ -398,9 +399,14 @@ def test_a_seek_forgets_what_was_to_come_again_and_what_a_former_owner_handed_ou
     owned.kept_upto = 9
     assert (owned.went_out(8), owned.went_out(9)) == (True, False)
     fill(owned, 0, 1)
-    owned.come_again([1])
+    owned.redeliveries.add([1])
     assert owned.seek(1) == 1
-    assert (owned.went_out(0), owned.went_out(1), owned.comes_again, owned.redeliveries) == (True, False, False, {})
+    assert (owned.went_out(0), owned.went_out(1), owned.has_redeliveries, owned.redeliveries.counts) == (
+        True,
+        False,
+        False,
+        {},
+    )
 
 
 class _Lent:
@@ -419,14 +425,14 @@ class _Lent:
 def test_what_is_leased_says_how_often_it_came_and_is_held() -> None:
     owned, theirs = a_partition(), _Lent()
     fill(owned, 0, 1, 2)
-    owned.come_again([1])
+    owned.redeliveries.add([1])
     offsets, records = owned.take(3)
     owned.deliver(theirs.endpoint.feed(owned.slot), offsets, records, hold=True)
     assert theirs.entries == [LeasedEntry(0), LeasedEntry(1, 1), LeasedEntry(2)]
     assert (theirs.endpoint.unacked, theirs.endpoint.leased, sorted(owned.holders)) == (3, 3, [0, 1, 2])
     assert owned.received() == {}
     owned.give_back(theirs.endpoint.feed(owned.slot))
-    assert (theirs.endpoint.unacked, owned.next_replays(9)) == (0, [0, 1, 2])
+    assert (theirs.endpoint.unacked, owned.redeliveries.lowest(9)) == (0, [0, 1, 2])
 
 
 def test_what_this_process_holds_is_as_if_it_was_leased_to_it() -> None:
@@ -434,8 +440,8 @@ def test_what_this_process_holds_is_as_if_it_was_leased_to_it() -> None:
     feed = joe.feed(owned.slot)
     owned.still_held(feed, {3: 1, 5: 4, 9: 3}, {9: Known((6, 7, 9), 30)})
     owned.cursor.acknowledge_batches({5: BatchAckSet(5, 0b00001)})
-    owned.redeliveries[3] = 2
-    assert (joe.unacked, list(owned.intake.apart)) == (8, [3, 5, 6, 7, 9])
+    owned.redeliveries.counts[3] = 2
+    assert (joe.unacked, list(owned.intake.passed_over)) == (8, [3, 5, 6, 7, 9])
     assert sorted(owned.received()[feed], key=lambda entry: entry.offset) == [
         LeasedEntry(3, 2),
         LeasedEntry(5, 0, 4, (5, 0b00001)),

@@ -43,12 +43,11 @@ def test_many_neighbours_fit() -> None:
 def test_they_come_back_with_the_cursor_until_a_seek() -> None:
     store, identity = CursorStore(MemoryStateLog()), an_identity()
     owned, _ = taken_over(store, identity, RecoveredCursor(CursorState(0, 10), None, "start"))
-    owned.saves_seen = True
-    owned.redeliveries.update({4: 2, 5: 1})
-    assert not owned.dirty or owned.save_accepted(prepared(store, owned)) is not None
-    owned.tell_seen()
-    assert owned.dirty
-    owned.lay_down_deliveries()
+    owned.saves.includes_counts = True
+    owned.redeliveries.counts.update({4: 2, 5: 1})
+    assert not owned.saves.dirty or owned.saves.accepted(prepared(store, owned)) is not None
+    owned.saves.request_for_counts()
+    assert owned.saves.dirty
     found = store.recover(identity, prepared(store, owned).commit, None, 0, DEADLINE)
     assert found.state.deliveries == Deliveries(0, counts={(0, 2): BitMap64([4]), (0, 1): BitMap64([5])})
     found.state.reset(0)

@@ -9,8 +9,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
-from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import highest
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     Endpoint,
@@ -45,7 +45,7 @@ def a_partition() -> OwnedPartition:
     slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
     owned = OwnedPartition(slot, identity, CursorState(0, 10), SavedCursor(identity.lineage(b"", 1, 0)))
-    owned.held.holdings = PendingAcks(CursorName(identity.topic, 0, "s"), CursorIncarnation(1, 2), "me", 1).held
+    owned.held.attach(PendingAcks(CursorName(identity.topic, 0, "s"), CursorIncarnation(1, 2), "me", 1).held)
     return owned
 
 
@@ -55,13 +55,13 @@ def a_feed(owned: OwnedPartition) -> PartitionConsumer:
 
 def fill(owned: OwnedPartition, offsets: Iterable[int]) -> None:
     offsets = list(offsets)
-    owned.accept(offsets, [Record(at) for at in offsets])
+    owned.intake.accept(offsets, [Record(at) for at in offsets])
 
 
 def hold(owned: OwnedPartition, txn: TxnId, *offsets: int) -> None:
     ack = TxnAck(BitMap64(offsets))
     owned.held.holdings.hold(txn, ack)
-    holding.hold(owned, ack)
+    owned.hold(ack)
 
 
 def hand_out(owned: OwnedPartition, feed: PartitionConsumer, limit: int = 1000) -> list[int]:
@@ -72,8 +72,8 @@ def hand_out(owned: OwnedPartition, feed: PartitionConsumer, limit: int = 1000) 
 
 
 def abort(owned: OwnedPartition, txn: TxnId) -> list[int]:
-    holding.deliver_again(owned, owned.held.holdings.release(txn).whole)
-    return list(owned.replay)
+    owned.redeliver_released(owned.held.holdings.release(txn).whole)
+    return list(owned.redeliveries.waiting)
 
 
 def test_what_was_out_leaves_its_consumer_and_comes_again() -> None:
@@ -85,9 +85,9 @@ def test_what_was_out_leaves_its_consumer_and_comes_again() -> None:
     assert owned.in_flight.held_by(feed) == [0, 3]
     assert feed.endpoint.unacked == 2
     owned.give_back(feed)
-    assert owned.next_replays(10) == [0, 3]
+    assert owned.redeliveries.lowest(10) == [0, 3]
     assert abort(owned, ONE) == [0, 1, 2, 3]
-    assert owned.redeliveries == {1: 1, 2: 1}
+    assert owned.redeliveries.counts == {1: 1, 2: 1}
 
 
 def test_what_waits_is_put_back_when_it_would_go_out() -> None:
@@ -125,7 +125,7 @@ def test_a_redelivery_that_waits_is_held_as_well() -> None:
     hand_out(owned, feed)
     owned.give_back(feed)
     hold(owned, ONE, 2)
-    assert owned.next_replays(10) == [0, 1]
+    assert owned.redeliveries.lowest(10) == [0, 1]
     assert abort(owned, ONE) == [0, 1, 2]
 
 
@@ -168,33 +168,33 @@ def test_messages_of_a_batch_are_counted_out_one_by_one() -> None:
     for index in range(2):
         ack = TxnAck(batches={7: (3, 1 << index)})
         owned.held.holdings.hold(ONE, ack)
-        holding.hold(owned, ack)
+        owned.hold(ack)
     assert feed.endpoint.unacked == 1
     assert owned.in_flight.held_by(feed) == [7]
     ack = TxnAck(batches={7: (3, 0b100)})
     owned.held.holdings.hold(OTHER, ack)
-    holding.hold(owned, ack)
+    owned.hold(ack)
     assert feed.endpoint.unacked == 0
     assert owned.in_flight.held_by(feed) == []
-    holding.deliver_again(owned, BitMap64([7]))
-    assert list(owned.replay) == [7]
+    owned.redeliver_released(BitMap64([7]))
+    assert list(owned.redeliveries.waiting) == [7]
 
 
 def test_a_message_in_chunks_is_held_with_all_of_them() -> None:
     owned = a_partition()
     for chunk_id, offset in enumerate((1, 3)):
         owned.entries.chunks.add(offset, ChunkInfo(chunk_id, 2, 20, "uuid"), Record(offset))
-    found = holding.complete(owned, owned.held.holdings, ONE, TxnAck(BitMap64([3])))
+    found = owned.held.complete(owned.held.holdings, ONE, TxnAck(BitMap64([3])))
     assert found == TxnAck(BitMap64([1, 3]))
 
 
 def test_a_cumulative_one_spares_chunks_of_messages_that_end_behind_it() -> None:
     owned = a_partition()
     upto = TxnAck(cumulative=CumulativeAck(4))
-    assert holding.complete(owned, owned.held.holdings, ONE, upto) == upto
+    assert owned.held.complete(owned.held.holdings, ONE, upto) == upto
     for chunk_id, offset in enumerate((1, 3, 6)):
         owned.entries.chunks.add(offset, ChunkInfo(chunk_id, 3, 30, "uuid"), Record(offset))
     hold(owned, ONE, 2)
-    found = holding.complete(owned, owned.held.holdings, ONE, upto)
+    found = owned.held.complete(owned.held.holdings, ONE, upto)
     assert found == TxnAck(BitMap64([0, 4]))
-    assert holding.highest(found) == 4
+    assert highest(found) == 4

@@ -193,7 +193,7 @@ def test_a_partition_stops_where_the_index_is_full(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(chunks_module, "MAX_INDEX_BYTES", 720)
     owned = a_partition()
     given = records("plain", "a0", "b0", "a1")
-    owned.accept([0, 1, 2, 3], given)
+    owned.intake.accept([0, 1, 2, 3], given)
     assert owned.take(10)[0] == [0]
     assert (owned.read_position, owned.cursor.backlog(4)) == (2, 4)
     assert owned.intake.stopped is not None
@@ -291,7 +291,7 @@ def a_partition(terms: PartitionTerms | None = None) -> OwnedPartition:
 
 def fill(owned: OwnedPartition, *names: str, start: int = 0) -> None:
     given = records(*names, start=start)
-    owned.accept([record.at for record in given], given)
+    owned.intake.accept([record.at for record in given], given)
 
 
 def delivered(owned: OwnedPartition, endpoint: Endpoint, *, hold: bool = True) -> list[str]:
@@ -331,10 +331,10 @@ def test_a_refused_message_waits_as_one_entry() -> None:
     fill(owned, "a0", "a1", "a2")
     delivered(owned, joe)
     owned.redeliver([2], joe)
-    assert (joe.unacked, owned.next_replays(10), owned.redeliveries) == (0, [2], {2: 1})
+    assert (joe.unacked, owned.redeliveries.lowest(10), owned.redeliveries.counts) == (0, [2], {2: 1})
     owned.slot.ack(2)
     drain(owned)
-    assert (owned.next_replays(10), owned.cursor.next_unacked) == ([], 3)
+    assert (owned.redeliveries.lowest(10), owned.cursor.next_unacked) == ([], 3)
 
 
 def test_a_rewound_partition_puts_the_message_together_again() -> None:
@@ -405,7 +405,7 @@ def test_an_absent_payload_is_read_again_before_it_is_handed_out() -> None:
             return chunks.put_together([offset], store, [])[0].get(offset) if can_be_read else None
 
     owned, joe = a_partition(PartitionTerms(Log(), chunks=chunks)), a_consumer()
-    owned.accept(list(store), list(store.values()))
+    owned.intake.accept(list(store), list(store.values()))
     assert delivered(owned, joe) == ["one"]  # what comes before it goes out
     assert asked == [4]
     assert owned.waits_for_room()
@@ -417,24 +417,24 @@ def test_an_absent_payload_is_read_again_before_it_is_handed_out() -> None:
 def test_with_counted_deliveries_chunks_come_in_any_order() -> None:
     """After a crash: what is below the hand-out limit comes by redelivery, the rest is read."""
     owned, joe = a_partition(), a_consumer()
-    owned.guard = DeliveryGuard(0, dict)
+    owned.count_deliveries(DeliveryGuard(0, dict))
     owned.entries.chunks.in_order = False
-    owned.intake.apart.update([0, 1])
-    owned.replay.update([0, 1])
+    owned.intake.passed_over.update([0, 1])
+    owned.redeliveries.waiting.update([0, 1])
     fill(owned, "a0", "a1", "a2", "one")
     assert owned.entries.chunks.pending == 1
     a0, a1 = records("a0", "a1")
     assert owned.readable({0: a0}) == []
-    owned.replayed([0])
+    owned.redeliveries.taken([0])
     assert owned.readable({1: a1}) == []
-    owned.replayed([1])
-    assert owned.next_replays(10) == [2]
+    owned.redeliveries.taken([1])
+    assert owned.redeliveries.lowest(10) == [2]
     assert not joe.queue
 
 
 def test_a_message_with_a_wrong_total_is_skipped() -> None:
     owned, joe = a_partition(), a_consumer()
-    owned.accept([0, 1], [Record(0, "a0", chunks=2, total=5), Record(1, "a1", chunks=2, total=5)])
+    owned.intake.accept([0, 1], [Record(0, "a0", chunks=2, total=5), Record(1, "a1", chunks=2, total=5)])
     assert delivered(owned, joe) == []
     assert (owned.cursor.next_unacked, owned.intake.corrupt_entries) == (2, 1)
 

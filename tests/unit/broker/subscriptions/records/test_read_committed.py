@@ -284,7 +284,7 @@ def test_what_is_read_again_after_a_crash_may_be_open_or_aborted(looks: Looks, e
     entries.put(lost, replace(aborted([1]), incarnation=where.incarnation), where=where)
     records = (of(0, open_one), of(1, lost), of(2, kept), marker(3, lost, committed=False), Record(4))
     again = RedeliveryReads("t", cast("Any", Fetcher(*records)), looks.looking, SAME_INCARNATION)
-    owned.replay.update(range(5))
+    owned.redeliveries.waiting.update(range(5))
     found = again.read(owned, range(5))
     assert (sorted(found.records), found.gone) == ([2, 4], [1, 3])
     assert looks.access.asked == 1
