@@ -283,7 +283,7 @@ def _messages(
     record: Any, feed: PartitionConsumer, offset: int, size: int, bits: int, redeliveries: int
 ) -> list[Delivery]:
     """The messages of a batch entry that was delivered before, so it is readable."""
-    body, readable = feed.unseal(record)
+    body, readable = feed.decrypted(record)
     if body is None or not readable:
         return []
     left_out = BatchAckSet(size, ((1 << size) - 1) & ~bits)

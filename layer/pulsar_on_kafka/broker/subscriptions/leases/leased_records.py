@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import RecordReader
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, ToRead
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntriesAtHand, HandingOut
+from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import DeliveryBuilder, EntryNotes
 from pulsar_on_kafka.broker.subscriptions.records.batches import (
     UnknownBatchFormat,
     UnreadableMessages,
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 class LeasedRecords:
     """One reading takes entries of one partition. Memory: the records of one reading, at most 2,000 entries of 32 MiB
-    together, or one larger message in chunks. `EntriesAtHand.fitting` limits compressed entries."""
+    together, or one larger message in chunks. `EntryNotes.fitting` limits compressed entries."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class LeasedRecords:
         """Put readable messages into the inbox. Returns the entries to be read again when there is room."""
         leased, endpoint, _ = each
         feed = endpoint.feed(leased.slot)
-        entries = EntriesAtHand(ChunkAssembly())
+        entries = EntryNotes(ChunkAssembly())
         offsets: list[int] = []
         bodies: list[Any] = []
         gone: list[int] = []
@@ -164,7 +164,7 @@ class LeasedRecords:
                 gone.append(offset)
 
         held_back: list[int] = []  # they stay with their consumer, which does not get them
-        handing_out = HandingOut(
+        deliveries = DeliveryBuilder(
             leased.batches.get, held_back.append, entries, leased.in_flight, leased.redeliveries, unreadable
         )
         count = entries.fitting(offsets, _ANY_NUMBER)
@@ -173,7 +173,7 @@ class LeasedRecords:
             rest = [entry for entry in each.entries if entry.offset in late or entry in rest]
             offsets, bodies = offsets[:count], bodies[:count]
         if offsets:
-            endpoint.deliver_or_bury(handing_out.messages(offsets, bodies, feed, None), self._not_stored)
+            endpoint.deliver_or_bury(deliveries.messages(offsets, bodies, feed, None), self._not_stored)
         if gone:
             self._lessee.gone(leased, gone)
         return tuple(rest)
@@ -184,7 +184,7 @@ class LeasedRecords:
         feed.slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, feed.endpoint))
 
 
-def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:
+def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntryNotes) -> Any | None:
     """The record of an entry, noted where it is more than one message in one record; None when it is not there.
 
     Raises:

@@ -24,7 +24,7 @@ from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 
 
-class EntriesAtHand:
+class EntryNotes:
     """Notes entries before they are delivered: which ones are batches or chunked, and whether some are encrypted.
     Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
     says."""
@@ -33,7 +33,7 @@ class EntriesAtHand:
         self.batches: dict[int, int] = {}
         """Batch entries, and how many messages each has."""
         self.chunks = chunks
-        self.sealed = False
+        self.encrypted = False
         """Some record was encrypted, so that every record is looked at before it is handed out."""
         self.compressed = False
         """Some single message was compressed."""
@@ -48,7 +48,7 @@ class EntriesAtHand:
     @property
     def are_plain(self) -> bool:
         """Each entry is one message, and one record."""
-        return not self.batches and not self.sealed and not self.compressed and not self.chunks
+        return not self.batches and not self.encrypted and not self.compressed and not self.chunks
 
     def note(self, offset: int, record: Any) -> None:
         """Reads the headers of a record that has others beside ours.
@@ -56,7 +56,7 @@ class EntriesAtHand:
         Raises:
             CorruptRecord: they cannot be read.
         """
-        self.sealed = self.sealed or is_encrypted(record)
+        self.encrypted = self.encrypted or is_encrypted(record)
         form = payload_form(record)
         if form is None:
             return
@@ -97,7 +97,7 @@ class EntriesAtHand:
         self._uncompressed.clear()
 
 
-class HandingOut:
+class DeliveryBuilder:
     """Turns entries into messages. `acked` returns the messages of a batch entry that are not to be delivered.
     `held_back` receives an entry of which no message is left, because transactions hold the others, and `unreadable`
     one whose value, or some messages of it, cannot be read."""
@@ -106,7 +106,7 @@ class HandingOut:
         self,
         acked: Callable[[int], BatchAckSet | None],
         held_back: Callable[[int], None],
-        entries: EntriesAtHand,
+        entries: EntryNotes,
         in_flight: DeliveriesInFlight,
         redeliveries: Mapping[int, int],
         unreadable: Callable[[int, CorruptRecord | UnreadableMessages], None],
@@ -119,22 +119,26 @@ class HandingOut:
         self._unreadable = unreadable
 
     def messages(
-        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
+        self,
+        offsets: Sequence[int],
+        records: Sequence[Any],
+        consumer: PartitionConsumer,
+        holder: PartitionConsumer | None,
     ) -> list[Delivery]:
         """Returns the messages of these entries, without unreadable ones; `holder`, if any, has them from now on."""
-        make = feed.endpoint.delivery_type
+        make = consumer.endpoint.delivery_type
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if make is EntryDelivery:
-            return self._whole(offsets, records, feed, holder)
-        here = feed.endpoint.bytes_here
+            return self._whole(offsets, records, consumer, holder)
+        here = consumer.endpoint.bytes_here
         if entries.are_plain:
             if holder is not None:
                 in_flight.hold(offsets, holder)
             here.add(len(offsets), sum(map(len, records)))
             if not counts:
-                return [make(record, feed, offset, 0) for record, offset in zip(records, offsets, strict=True)]
+                return [make(record, consumer, offset, 0) for record, offset in zip(records, offsets, strict=True)]
             return [
-                make(record, feed, offset, counts.get(offset, 0))
+                make(record, consumer, offset, counts.get(offset, 0))
                 for record, offset in zip(records, offsets, strict=True)
             ]
         found: list[Delivery] = []
@@ -142,14 +146,14 @@ class HandingOut:
         for offset, record in zip(offsets, records, strict=True):
             size, plain_bytes = entries.take(offset, record)
             total_bytes += plain_bytes
-            body, readable = feed.unseal(record) if entries.sealed else (record, True)
+            body, readable = consumer.decrypted(record) if entries.encrypted else (record, True)
             if body is None:  # it stays with the consumer, which does not get it
                 if holder is not None:
-                    in_flight.hold((offset,), feed)
+                    in_flight.hold((offset,), consumer)
             elif type(body) is WholeMessage:
-                found += self._chunked(offset, body, feed, holder, readable=readable)
+                found += self._chunked(offset, body, consumer, holder, readable=readable)
             elif size and readable:
-                found += self._batch(offset, body, size, feed, holder)
+                found += self._batch(offset, body, size, consumer, holder)
             else:
                 try:
                     plain = uncompressed_record(body) if entries.compressed and readable else body
@@ -158,16 +162,20 @@ class HandingOut:
                     continue
                 if holder is not None:
                     in_flight.hold((offset,), holder)
-                found.append(make(plain, feed, offset, counts.get(offset, 0)))
+                found.append(make(plain, consumer, offset, counts.get(offset, 0)))
         here.add(len(found), total_bytes)
         return found
 
     def _whole(
-        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
+        self,
+        offsets: Sequence[int],
+        records: Sequence[Any],
+        consumer: PartitionConsumer,
+        holder: PartitionConsumer | None,
     ) -> list[Delivery]:
         bodies = dict(zip(offsets, records, strict=True))
         return [
-            EntryDelivery(bodies[each.offset], feed, each.offset, each.redeliveries, each.messages, each.acked)
+            EntryDelivery(bodies[each.offset], consumer, each.offset, each.redeliveries, each.messages, each.acked)
             for each in self.leases(offsets, records, holder)
         ]
 
@@ -209,7 +217,7 @@ class HandingOut:
         self,
         offset: int,
         record: WholeMessage,
-        feed: PartitionConsumer,
+        consumer: PartitionConsumer,
         holder: PartitionConsumer | None,
         *,
         readable: bool,
@@ -222,13 +230,13 @@ class HandingOut:
                 return []
         if holder is not None:  # each chunk is one of the unacknowledged messages, as for Pulsar's brokers
             self._in_flight.hold_batch(offset, holder, len(record.offsets))
-        return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
+        return [consumer.endpoint.delivery_type.in_chunks(record, consumer, offset, self._redeliveries.get(offset, 0))]
 
     def _batch(
-        self, offset: int, record: Any, size: int, feed: PartitionConsumer, holder: PartitionConsumer | None
+        self, offset: int, record: Any, size: int, consumer: PartitionConsumer, holder: PartitionConsumer | None
     ) -> list[Delivery]:
         try:
-            found, lost = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
+            found, lost = unpack(record, size, consumer, offset, self._redeliveries.get(offset, 0), self._acked(offset))
         except CorruptRecord as reason:
             self._unreadable(offset, reason)
             return []

@@ -27,45 +27,45 @@ class DeliveriesInFlight:
         """Batch entries in flight, and how many messages of each are unacknowledged; chunked messages, and how many
         chunks they have; one for every other entry."""
 
-    def hold(self, offsets: Sequence[int], feed: PartitionConsumer) -> None:
+    def hold(self, offsets: Sequence[int], consumer: PartitionConsumer) -> None:
         """Gives these entries, of which none is a batch entry, to this consumer."""
-        self.holders.update(zip(offsets, repeat(feed)))
-        self.entries[feed] += len(offsets)
-        feed.endpoint.unacked += len(offsets)
+        self.holders.update(zip(offsets, repeat(consumer)))
+        self.entries[consumer] += len(offsets)
+        consumer.endpoint.unacked += len(offsets)
 
-    def hold_batch(self, offset: int, feed: PartitionConsumer, messages: int) -> None:
-        self.holders[offset] = feed
-        self.entries[feed] += 1
+    def hold_batch(self, offset: int, consumer: PartitionConsumer, messages: int) -> None:
+        self.holders[offset] = consumer
+        self.entries[consumer] += 1
         self.unacked_in[offset] = messages
-        feed.endpoint.unacked += messages
+        consumer.endpoint.unacked += messages
 
     def set_apart(self, offsets: Iterable[int]) -> None:
         """No suspect waits for these, as long as their consumers hold them."""
         for offset in offsets:
-            feed = self.holders.get(offset)
-            if feed is not None and offset not in self._apart:
+            consumer = self.holders.get(offset)
+            if consumer is not None and offset not in self._apart:
                 self._apart.add(offset)
-                self._entries_apart[feed] += 1
+                self._entries_apart[consumer] += 1
 
-    def waited_for(self, feed: PartitionConsumer) -> int:
+    def waited_for(self, consumer: PartitionConsumer) -> int:
         """Returns how many entries this consumer holds that are not set apart."""
-        return self.entries[feed] - self._entries_apart[feed]
+        return self.entries[consumer] - self._entries_apart[consumer]
 
     def acknowledged_in_batch(self, offset: int, messages: int) -> None:
-        feed = self.holders.get(offset)
-        if feed is not None and offset in self.unacked_in:
+        consumer = self.holders.get(offset)
+        if consumer is not None and offset in self.unacked_in:
             self.unacked_in[offset] -= messages
-            feed.endpoint.unacked -= messages
+            consumer.endpoint.unacked -= messages
 
     def let_go(self, offsets: Sequence[int]) -> None:
         if self._apart:
             self._not_apart(self._apart & BitMap64(offsets))
         if self.unacked_in:
             for offset in offsets:
-                feed = self.holders.pop(offset, None)
-                if feed is not None:
-                    self._has_less(feed, 1)
-                    feed.endpoint.unacked -= self.unacked_in.pop(offset, 1)
+                consumer = self.holders.pop(offset, None)
+                if consumer is not None:
+                    self._has_less(consumer, 1)
+                    consumer.endpoint.unacked -= self.unacked_in.pop(offset, 1)
             return
         for holder, count in Counter(map(self.holders.pop, offsets, repeat(None))).items():
             if holder is not None:
@@ -74,15 +74,15 @@ class DeliveriesInFlight:
 
     def _not_apart(self, offsets: BitMap64) -> None:
         self._apart -= offsets
-        for feed, count in Counter(self.holders[offset] for offset in offsets).items():
-            self._entries_apart[feed] -= count
-            if not self._entries_apart[feed]:
-                del self._entries_apart[feed]
+        for consumer, count in Counter(self.holders[offset] for offset in offsets).items():
+            self._entries_apart[consumer] -= count
+            if not self._entries_apart[consumer]:
+                del self._entries_apart[consumer]
 
-    def _has_less(self, feed: PartitionConsumer, entries: int) -> None:
-        self.entries[feed] -= entries
-        if self.entries[feed] <= 0:
-            del self.entries[feed]
+    def _has_less(self, consumer: PartitionConsumer, entries: int) -> None:
+        self.entries[consumer] -= entries
+        if self.entries[consumer] <= 0:
+            del self.entries[consumer]
 
     def given_to_transaction(self, number: int, whole: list[int], batches: Mapping[int, tuple[int, int]]) -> list[int]:
         """A transaction acknowledges these entries, which are in flight, and these messages (batch size, bits) of
@@ -102,9 +102,9 @@ class DeliveriesInFlight:
         """`let_go` for one entry that a consumer holds."""
         if offset in self._apart:
             self._not_apart(BitMap64((offset,)))
-        feed = self.holders.pop(offset)
-        self._has_less(feed, 1)
-        feed.endpoint.unacked -= self.unacked_in.pop(offset, 1) if self.unacked_in else 1
+        consumer = self.holders.pop(offset)
+        self._has_less(consumer, 1)
+        consumer.endpoint.unacked -= self.unacked_in.pop(offset, 1) if self.unacked_in else 1
 
     def let_go_of_all(self) -> None:
         self.let_go(list(self.holders))
@@ -116,8 +116,8 @@ class DeliveriesInFlight:
         unacked = self.unacked_in
         return BitMap64(o for o, messages in waiting.items() if o in chunked or messages >= unacked.get(o, 1))
 
-    def held_by(self, feed: PartitionConsumer) -> list[int]:
-        return [offset for offset, holder in self.holders.items() if holder is feed]
+    def held_by(self, consumer: PartitionConsumer) -> list[int]:
+        return [offset for offset, holder in self.holders.items() if holder is consumer]
 
     def messages(self) -> int:
         return len(self.holders) + sum(self.unacked_in.values()) - len(self.unacked_in)

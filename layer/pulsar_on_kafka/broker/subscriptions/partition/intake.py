@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages, DelayedSoon
-from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntriesAtHand
+from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntryNotes
 from pulsar_on_kafka.broker.subscriptions.partition.log_access import LogAccess
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.partition.record_filter import (
@@ -49,7 +49,7 @@ class Intake:
         self,
         identity: CursorIdentity,
         cursor: CursorState,
-        entries: EntriesAtHand,
+        entries: EntryNotes,
         held: TransactionHolds,
         log: LogAccess,
         terms: PartitionTerms,

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
-from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntriesAtHand, HandingOut, with_dead_entries
+from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import DeliveryBuilder, EntryNotes, with_dead_entries
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.partition.intake import Intake
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
@@ -64,7 +64,7 @@ class OwnedPartition:
         self.cursor = cursor
         self.is_acknowledged = cursor.is_acknowledged
         self.log = LogAccess(identity, terms.log)
-        self.entries = EntriesAtHand(terms.chunks)
+        self.entries = EntryNotes(terms.chunks)
         self.chunks = terms.chunks
         self.in_flight = DeliveriesInFlight()
         self.holders = self.in_flight.holders
@@ -89,7 +89,7 @@ class OwnedPartition:
         self.meter = SubscriptionMeter()
         self._buffer = self.intake.buffer
         self._acknowledging = Acknowledging(slot, cursor, self.chunks, self.in_flight, self.settle)
-        self._handing_out = HandingOut(
+        self._deliveries = DeliveryBuilder(
             self.held.acked_of,
             self.held.put_back,
             self.entries,
@@ -219,22 +219,28 @@ class OwnedPartition:
                 return offsets, records
         return [], []
 
-    def deliver(self, feed: PartitionConsumer, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
+    def deliver(
+        self, consumer: PartitionConsumer, offsets: Sequence[int], records: Sequence[Any], *, hold: bool
+    ) -> None:
         """Delivers entries to a consumer, and remembers that it holds them (`hold`: shared subscriptions)."""
-        endpoint = feed.endpoint
+        endpoint = consumer.endpoint
         if isinstance(endpoint, RemoteEndpoint):
-            entries = self._handing_out.leases(offsets, records, feed if hold else None)
+            entries = self._deliveries.leases(offsets, records, consumer if hold else None)
             if endpoint.max_redeliver_count is not None and self.guard is not None:
                 entries = with_dead_entries(entries, endpoint.max_redeliver_count, self.guard.next_delivery)
-            endpoint.lend(feed, entries)
+            endpoint.lend(consumer, entries)
             return
-        endpoint.deliver(self._handing_out.messages(offsets, records, feed, feed if hold else None))
+        endpoint.deliver(self._deliveries.messages(offsets, records, consumer, consumer if hold else None))
 
     def hand_out(
-        self, offsets: Sequence[int], records: Sequence[Any], feed: PartitionConsumer, holder: PartitionConsumer | None
+        self,
+        offsets: Sequence[int],
+        records: Sequence[Any],
+        consumer: PartitionConsumer,
+        holder: PartitionConsumer | None,
     ) -> list[Delivery]:
         """Returns the messages of these entries, without unreadable ones; `holder`, if any, has them from now on."""
-        return self._handing_out.messages(offsets, records, feed, holder)
+        return self._deliveries.messages(offsets, records, consumer, holder)
 
     def waits_for_room(self) -> bool:
         """Whether there are messages at hand that only lack room in an inbox."""
@@ -284,11 +290,11 @@ class OwnedPartition:
         """Redelivers those of these entries that this consumer holds; with None, those that no consumer holds."""
         again: list[int] = []
         for offset in offsets:
-            feed = self.holders.get(offset)
+            consumer = self.holders.get(offset)
             if endpoint is None:
-                if feed is not None or self.cursor.is_acknowledged(offset):
+                if consumer is not None or self.cursor.is_acknowledged(offset):
                     continue
-            elif feed is not None and feed.endpoint is endpoint:
+            elif consumer is not None and consumer.endpoint is endpoint:
                 self.in_flight.let_go_of_one(offset)
                 self.survived((offset,))
             else:
@@ -306,15 +312,17 @@ class OwnedPartition:
             self.guard.survived((offset,))
             self.guard.still_held((offset,))
 
-    def still_held(self, feed: PartitionConsumer, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
+    def still_held(
+        self, consumer: PartitionConsumer, messages: Mapping[int, int], chunked: Mapping[int, Known]
+    ) -> None:
         """The partition was taken over, and this consumer holds these entries, each with its number of messages;
         `chunked` are the chunked ones of them."""
         offsets = self.still_out(messages, chunked)
         plain = [offset for offset, number in messages.items() if number == 1]
-        self.in_flight.hold(plain, feed)
+        self.in_flight.hold(plain, consumer)
         for offset, number in messages.items():
             if number != 1:
-                self.in_flight.hold_batch(offset, feed, number)
+                self.in_flight.hold_batch(offset, consumer, number)
         self.in_flight.set_apart(messages)
         self.redeliveries.taken(offsets)
         if self.guard is not None:
@@ -364,13 +372,13 @@ class OwnedPartition:
         self.passed(self.cursor.next_unacked - 1)
 
     def give_back(
-        self, feed: PartitionConsumer, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED
+        self, consumer: PartitionConsumer, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED
     ) -> None:
         """Redelivers the messages of a consumer that left, those that are `put_off` at their time.
 
         Pulsar does not count that as a redelivery.
         """
-        offsets = self.in_flight.held_by(feed)
+        offsets = self.in_flight.held_by(consumer)
         self.in_flight.let_go(offsets)
         back = BitMap64(offsets) if put_off is None else BitMap64(offsets) - put_off
         self.redeliveries.waiting.update(back)
@@ -379,18 +387,18 @@ class OwnedPartition:
                 self.in_flight.set_apart(self.holders)
             self.guard.departed(back, how)
 
-    def withdraw(self, feed: PartitionConsumer, refused: BitMap64) -> None:
+    def withdraw(self, consumer: PartitionConsumer, refused: BitMap64) -> None:
         """Takes back what this consumer did not receive, or `refused`.
 
         If it received some messages of a batch entry, the others stay in its inbox: an entry has one holder.
         """
         in_flight = self.in_flight
-        taken = feed.endpoint.discard(self.slot)
+        taken = consumer.endpoint.discard(self.slot)
         not_received = in_flight.not_received(taken, self.chunks.known)
-        feed.endpoint.restore([delivery for delivery in taken if delivery.offset not in not_received])
-        back = [o for o in not_received if in_flight.holders.get(o) is feed]
+        consumer.endpoint.restore([delivery for delivery in taken if delivery.offset not in not_received])
+        back = [o for o in not_received if in_flight.holders.get(o) is consumer]
         in_flight.let_go(back)
-        in_flight.let_go([o for o in in_flight.held_by(feed) if o in refused])
+        in_flight.let_go([o for o in in_flight.held_by(consumer) if o in refused])
         self.redeliveries.waiting.update(back)
         if self.guard is not None:
             self.guard.departed(back, Departure.CLOSED)
@@ -399,12 +407,12 @@ class OwnedPartition:
         """Returns what this process's consumers hold, as leased entries."""
         found: dict[PartitionConsumer, list[LeasedEntry]] = {}
         unacked, known = self.in_flight.unacked_in, self.chunks.known
-        for offset, feed in self.holders.items():
-            if feed.endpoint.is_remote:
+        for offset, consumer in self.holders.items():
+            if consumer.endpoint.is_remote:
                 continue
             chunks = known.get(offset)
             acked = None if chunks is not None else self.held.acked_of(offset)
-            found.setdefault(feed, []).append(
+            found.setdefault(consumer, []).append(
                 LeasedEntry(
                     offset,
                     self.redeliveries.count(offset),

@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages, DelayedSoon, deliver_at_ms
-from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntriesAtHand
+from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntryNotes
 from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.broker.subscriptions.records.batches import (
     UnknownBatchFormat,
@@ -180,14 +180,14 @@ class EntryFilter:
     records, which count as acknowledged.
 
     A record that a newer version wrote, or a chunk for which there is no memory, stops the partition: another owner may
-    be able to deliver it. Memory: what EntriesAtHand says.
+    be able to deliver it. Memory: what EntryNotes says.
     """
 
     def __init__(
         self,
         identity: CursorIdentity,
         cursor: CursorState,
-        entries: EntriesAtHand,
+        entries: EntryNotes,
         committed: ReadCommitted,
         stop: Callable[[int, Exception], None],
     ) -> None:
@@ -306,7 +306,7 @@ class DelayedFilter:
 class CompactedFilter:
     """Drops messages that compaction replaced by newer ones of their keys; they count as acknowledged."""
 
-    def __init__(self, compacted: CompactedRange, cursor: CursorState, entries: EntriesAtHand) -> None:
+    def __init__(self, compacted: CompactedRange, cursor: CursorState, entries: EntryNotes) -> None:
         self._compacted = compacted
         self._cursor = cursor
         self._entries = entries

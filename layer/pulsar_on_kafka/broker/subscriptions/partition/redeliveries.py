@@ -9,7 +9,7 @@ from itertools import islice
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntriesAtHand
+from pulsar_on_kafka.broker.subscriptions.partition.entry_delivery import EntryNotes
 from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import TransactionHolds
 
 
@@ -17,7 +17,7 @@ class Redeliveries:
     """Memory: offsets only, at most one for each entry that was delivered and is unacknowledged, and a number for each
     one that was redelivered."""
 
-    def __init__(self, entries: EntriesAtHand, held: TransactionHolds) -> None:
+    def __init__(self, entries: EntryNotes, held: TransactionHolds) -> None:
         self._entries = entries
         self._held = held
         self.waiting = BitMap64()

@@ -111,7 +111,7 @@ class UnreadableMessages(NamedTuple):
 
 
 def unpack(
-    record: Any, size: int, feed: PartitionConsumer, offset: int, redeliveries: int, acked: BatchAckSet | None
+    record: Any, size: int, consumer: PartitionConsumer, offset: int, redeliveries: int, acked: BatchAckSet | None
 ) -> tuple[list[Delivery], UnreadableMessages | None]:
     """Returns the messages of a batch entry that are not in `acked`, in order; and those that cannot be read.
 
@@ -122,16 +122,16 @@ def unpack(
     if value is None:
         raise CorruptRecord(f"batch entry has no value, expected {size} messages")
     entry = BatchEntry(messages_in(record, value, size), size)
-    make = feed.endpoint.delivery_type.in_batch
+    make = consumer.endpoint.delivery_type.in_batch
     if acked is not None and acked.batch_size != size:
         raise CorruptRecord(f"batch entry has {size} messages, the cursor knows {acked.batch_size}")
     left_out = 0 if acked is None else acked.acked
     lost = [index for index in entry.columns.unreadable if not left_out >> index & 1]
     if not lost and not left_out:
-        return [make(record, feed, offset, redeliveries, index, entry) for index in range(size)], None
+        return [make(record, consumer, offset, redeliveries, index, entry) for index in range(size)], None
     unreadable = sum(1 << index for index in lost)
     wanted = indexes_of(((1 << size) - 1) & ~(left_out | unreadable))
-    found = [make(record, feed, offset, redeliveries, index, entry) for index in wanted]
+    found = [make(record, consumer, offset, redeliveries, index, entry) for index in wanted]
     if not lost:
         return found, None
     return found, UnreadableMessages(BatchAckSet(size, unreadable), entry.columns.unreadable[lost[0]])
@@ -150,14 +150,17 @@ class Begun(NamedTuple):
 
 
 def messages_of(
-    records: Sequence[Any], feed: PartitionConsumer, begun: Begun | None, left_out: Mapping[int, BatchAckSet] = _NONE
+    records: Sequence[Any],
+    consumer: PartitionConsumer,
+    begun: Begun | None,
+    left_out: Mapping[int, BatchAckSet] = _NONE,
 ) -> list[Delivery]:
     """Returns the messages of a run of records for a reader: batches unpacked, without those `left_out` (by offset),
     without markers and without unreadable ones, which are reported."""
-    make = feed.endpoint.delivery_type
+    make = consumer.endpoint.delivery_type
     whole = make is EntryDelivery
     if not whole and all(is_plain(packed_headers_of(record)) for record in records):
-        return [make(record, feed, record.offset(), 0) for record in records]
+        return [make(record, consumer, record.offset(), 0) for record in records]
     found: list[Delivery] = []
     for record in records:
         offset = record.offset()
@@ -165,31 +168,33 @@ def messages_of(
             size = batch_size(record)
             if whole:
                 if not is_marker(record):
-                    found += _entry_of(record, feed, size, begun, left_out.get(offset))
+                    found += _entry_of(record, consumer, size, begun, left_out.get(offset))
                 continue
-            body, readable = feed.unseal(record)
+            body, readable = consumer.decrypted(record)
             if body is None:
                 continue
             if size and readable:
-                messages, lost = unpack(body, size, feed, offset, 0, _passed(offset, size, begun, left_out.get(offset)))
+                messages, lost = unpack(
+                    body, size, consumer, offset, 0, _passed(offset, size, begun, left_out.get(offset))
+                )
                 found += messages
-                _report_lost(feed, offset, lost)
+                _report_lost(consumer, offset, lost)
             elif type(body) is WholeMessage:
                 if readable:
                     body.check()
-                found.append(make.in_chunks(body, feed, offset, 0))
+                found.append(make.in_chunks(body, consumer, offset, 0))
             elif not is_marker(record):
-                found.append(make(uncompressed_record(body) if readable else body, feed, offset, 0))
+                found.append(make(uncompressed_record(body) if readable else body, consumer, offset, 0))
         except UnknownBatchFormat as reason:
-            raise Corrupt(f"{feed.slot.topic_name} at offset {offset}: {reason}") from reason
+            raise Corrupt(f"{consumer.slot.topic_name} at offset {offset}: {reason}") from reason
         except CorruptRecord as reason:
-            _log.error("reader=%s offset=%d is skipped, it cannot be read: %s", feed.endpoint.name, offset, reason)
+            _log.error("reader=%s offset=%d is skipped, it cannot be read: %s", consumer.endpoint.name, offset, reason)
     return found
 
 
-def _report_lost(feed: PartitionConsumer, offset: int, lost: UnreadableMessages | None) -> None:
+def _report_lost(consumer: PartitionConsumer, offset: int, lost: UnreadableMessages | None) -> None:
     if lost is not None:
-        _log.error("reader=%s offset=%d is read without %s", feed.endpoint.name, offset, lost)
+        _log.error("reader=%s offset=%d is read without %s", consumer.endpoint.name, offset, lost)
 
 
 def affordable(records: Sequence[Any]) -> tuple[int, int]:
@@ -214,16 +219,16 @@ def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet |
 
 
 def _entry_of(
-    record: Any, feed: PartitionConsumer, size: int, begun: Begun | None, left_out: BatchAckSet | None
+    record: Any, consumer: PartitionConsumer, size: int, begun: Begun | None, left_out: BatchAckSet | None
 ) -> Sequence[EntryDelivery]:
     """Returns the record as a whole, unless no message of it is left."""
     offset = record.offset()
     if not size:
         chunks = len(record.offsets) if type(record) is WholeMessage else 1
-        return [EntryDelivery(record, feed, offset, 0, chunks, None)]
+        return [EntryDelivery(record, consumer, offset, 0, chunks, None)]
     passed = _passed(offset, size, begun, left_out)
     left = size if passed is None else passed.left
-    return [EntryDelivery(record, feed, offset, 0, left, passed)] if left else []
+    return [EntryDelivery(record, consumer, offset, 0, left, passed)] if left else []
 
 
 def messages_of_entry(fetcher: Fetcher, kafka_topic: str, partition: int, offset: int, deadline: Deadline) -> int:

@@ -107,7 +107,7 @@ class PartitionConsumer:
         self.slot = slot
         self.endpoint = endpoint
 
-    def unseal(self, record: Any) -> tuple[Any | None, bool]:
+    def decrypted(self, record: Any) -> tuple[Any | None, bool]:
         """Returns what this consumer gets of a record (`RecordDecryptor.look`)."""
         return self.endpoint.decryptor.look(record, self.slot, self.endpoint.name)
 
@@ -122,9 +122,9 @@ class Delivery:
     in_chunks: ClassVar[Callable[[KafkaRecord, PartitionConsumer, int, int], Delivery]]
     """Makes the delivery of a message that came in chunks; its record is a `WholeMessage`."""
 
-    def __init__(self, record: KafkaRecord, feed: PartitionConsumer, offset: int, redeliveries: int) -> None:
+    def __init__(self, record: KafkaRecord, consumer: PartitionConsumer, offset: int, redeliveries: int) -> None:
         self.record = record
-        self.feed = feed
+        self.feed = consumer
         self.offset = offset
         self.redeliveries = redeliveries
 
@@ -140,13 +140,13 @@ class EntryDelivery(Delivery):
     def __init__(
         self,
         record: Any,
-        feed: PartitionConsumer,
+        consumer: PartitionConsumer,
         offset: int,
         redeliveries: int,
         messages: int,
         acked: tuple[int, int] | None,
     ) -> None:
-        super().__init__(record, feed, offset, redeliveries)
+        super().__init__(record, consumer, offset, redeliveries)
         self.messages = messages
         """The number of its messages that are delivered, or of its chunks."""
         self.acked = acked
@@ -299,11 +299,11 @@ class Endpoint:
         self._feeds: dict[int, PartitionConsumer] = {}
 
     def feed(self, slot: PartitionAcks) -> PartitionConsumer:
-        """The feed of this consumer for a partition (always the same object)."""
-        feed = self._feeds.get(slot.number)
-        if feed is None or feed.slot is not slot:
-            feed = self._feeds[slot.number] = PartitionConsumer(slot, self)
-        return feed
+        """This consumer's view of a partition (always the same object)."""
+        consumer = self._feeds.get(slot.number)
+        if consumer is None or consumer.slot is not slot:
+            consumer = self._feeds[slot.number] = PartitionConsumer(slot, self)
+        return consumer
 
     def traffic(self) -> Traffic | None:
         """Returns the traffic of a gateway's client; None for other consumers."""

@@ -67,13 +67,13 @@ class RemoteEndpoint(Endpoint):
     def has_room_again(self) -> bool:
         return True
 
-    def lend(self, feed: PartitionConsumer, entries: Sequence[LeasedEntry]) -> None:
+    def lend(self, consumer: PartitionConsumer, entries: Sequence[LeasedEntry]) -> None:
         if not entries:
             return
         messages = sum(entry.messages for entry in entries)
         self.leased += messages
         self.delivered += messages
-        self._lend(feed.slot.number, self.number, entries, needed=self.unacked - messages < _PLENTY)
+        self._lend(consumer.slot.number, self.number, entries, needed=self.unacked - messages < _PLENTY)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Raises TypeError: this consumer gets entries (`lend`)."""
