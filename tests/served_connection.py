@@ -17,7 +17,7 @@ from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
-from pulsar_on_kafka.gateway.login.access import EVERYBODY
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 
@@ -41,7 +41,7 @@ class ServedConnection:
         node: Any = SimpleNamespace(clock=ClusterClock(SystemClock()), transactions=SimpleNamespace(join=None))
         pool = pool or SimpleNamespace(submit=_refuse)
         sharing: Any = SimpleNamespace(
-            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None,
+            find=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None,
             is_disconnected=lambda: self.is_disconnected,
             is_new=lambda bundle: False,
         )  # fmt: skip
@@ -53,8 +53,8 @@ class ServedConnection:
                 pool,
                 sharing,
                 ADDRESS,
-                EVERYBODY,
-                GatewayTransactions(node, EVERYBODY, pool),
+                OPEN_ACCESS,
+                GatewayTransactions(node, OPEN_ACCESS, pool),
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 watchers or TopicWatchers(node, nothing),
                 WaitingProducers(self.call_later),

@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
 from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
-from pulsar_on_kafka.gateway.fleet.membership import Sharing, fleets_group
+from pulsar_on_kafka.gateway.fleet.membership import FleetMembership, fleets_group
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
@@ -30,7 +30,7 @@ from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE
-from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
@@ -42,16 +42,23 @@ DEFAULT_PORT: Final = 6650
 MAX_CONNECTIONS: Final = 10_000
 _BACKLOG: Final = 1_024
 _HAND_OVER_S: Final = 10.0
-"""How long others of the fleet have to take over from a gateway that stops: a session of Kafka's and a rebalance."""
+"""The time in which other gateways take over from a gateway that stops: a Kafka session and a rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """`advertised` is the host that clients are told to connect to ('': `host`), `host` the address that is listened
-    on; port 0 is a free one. With a certificate in `tls` connections are encrypted; `trusted` is a PEM file of
-    authorities who signed certificates of clients, '': nobody shows any. Gateways of one `fleet` share the topics out,
-    so clients reach all of them in the same way; every fleet serves all topics. `http_port` is that of
-    `rest.RestServer`. Rates in statistics are those of the last `rates_interval_s`."""
+    """Options of a gateway.
+
+    Args:
+        host: the address to listen on, with `port` (0: a free one).
+        advertised: the host that clients connect to; '': `host`.
+        tls: with a certificate, connections are encrypted.
+        trusted: a PEM file of authorities that sign certificates of clients; '': clients have no certificates.
+        fleet: gateways of one fleet share the topics, so that clients must reach all of them. Each fleet serves all
+            topics.
+        http_port: the port of `rest.RestServer`.
+        rates_interval_s: rates in statistics are those of the last interval of this length.
+    """
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -59,7 +66,7 @@ class GatewaySettings:
     tls: ServerTls = field(default_factory=ServerTls)
     fleet: str = ""
     trusted: str = ""
-    access: GatewayAccess = EVERYBODY
+    access: GatewayAccess = OPEN_ACCESS
     http_port: int = 0
     rates_interval_s: float = INTERVAL_S
 
@@ -73,12 +80,12 @@ class GatewaySettings:
                 made.load_verify_locations(self.trusted)
             except (OSError, ssl.SSLError) as failure:
                 raise InvalidOption(f"{self.trusted} is no PEM file of authorities: {failure}") from failure
-            made.verify_mode = ssl.CERT_OPTIONAL  # who has none is told so by the protocol
+            made.verify_mode = ssl.CERT_OPTIONAL  # a client without a certificate gets an error of the protocol
         return made
 
 
 class Gateway:
-    """Serves clients of Pulsar's on the topics of a node's cluster. Begins with its construction. Thread-safe.
+    """Serves Pulsar clients on the topics of a node's cluster. Begins with its construction. Thread-safe.
 
     Memory: what each `Connection` says, for at most `MAX_CONNECTIONS`.
     """
@@ -98,7 +105,7 @@ class Gateway:
             raise InvalidOption(f"{settings.host}:{settings.port} cannot be listened on: {failure}") from failure
         self.port: int = self._sockets[0].getsockname()[1]
         self._pool = FairPool("pok-gateway-work")
-        self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
+        self._sharing = FleetMembership(node, self._loop, self.address(), settings.fleet, self._follow)
         self._scheduler = Scheduler("pok-gateway-watch")
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
@@ -140,7 +147,7 @@ class Gateway:
 
     def _follow(self) -> None:
         if self._sharing.is_disconnected():
-            # Their clients send it again, to others of the fleet: it must not be stored when Kafka is there again.
+            # Clients resend their pending messages to other gateways: librdkafka must not write them later.
             self._node.give_up_producers(USE, ConnectFailed("this gateway is disconnected from Kafka"))
         for connection in self.connections.all():
             connection.follow()
@@ -148,7 +155,7 @@ class Gateway:
     def _is_full(self) -> bool:
         if len(self.connections) < MAX_CONNECTIONS:
             return False
-        _log.warning("a connection is closed at once: there are %d, as many as may be", MAX_CONNECTIONS)
+        _log.warning("a connection is closed at once: %d connections are open, the maximum", MAX_CONNECTIONS)
         return True
 
     def address(self) -> str:
@@ -157,21 +164,21 @@ class Gateway:
         return f"{scheme}://{self._settings.advertised or self._settings.host}:{self.port}"
 
     def serving(self, topic: str, deadline: Deadline) -> str | None:
-        """The address of the gateway that serves a topic; None when nobody does now. For other threads than the loop's.
+        """The URL of the gateway that serves a topic; None when no gateway does now. Not for the event loop.
 
         Raises:
             InvalidTopicName. DeadlineExceeded: the gateway is too busy to say, or has ended.
         """
         found: Future[str | None] = Future()
-        self._loop.call_soon_threadsafe(self._sharing.ask, bundle_of(topic), found.set_result)
+        self._loop.call_soon_threadsafe(self._sharing.find, bundle_of(topic), found.set_result)
         try:
             return found.result(deadline.remaining_s())
         except FutureTimeout:
-            raise DeadlineExceeded(f"the gateway does not say by whom {topic} is served") from None
+            raise DeadlineExceeded(f"the gateway does not know in time which gateway serves {topic}") from None
 
     def unload(self, topics: AbstractSet[str], deadline: Deadline) -> None:
-        """Have the clients of this gateway open their producers and consumers of these topics anew, and return when all
-        were told so. For other threads than the loop's. Raises DeadlineExceeded."""
+        """Have the clients of this gateway open their producers and consumers of these topics anew. Returns when all
+        clients know. Not for the event loop. Raises DeadlineExceeded."""
         closing: Future[list[Future[None]]] = Future()
 
         def unload() -> None:
@@ -182,7 +189,7 @@ class Gateway:
             for each in closing.result(deadline.remaining_s()):
                 each.result(deadline.remaining_s())
         except FutureTimeout:
-            raise DeadlineExceeded(f"clients of {', '.join(sorted(topics)[:3])} are not told yet") from None
+            raise DeadlineExceeded(f"clients of {', '.join(sorted(topics)[:3])} do not know yet") from None
 
     def _run(self) -> None:
         try:
@@ -192,8 +199,8 @@ class Gateway:
             self._loop.close()
 
     def close(self, deadline: Deadline) -> None:
-        """Have other gateways of the fleet serve the clients, where there are any. Then listen no more, end the
-        connections, and leave every subscription with what was acknowledged saved."""
+        """Move the clients to other gateways of the fleet, if there are any. Then close listeners and connections, and
+        leave each subscription after a save of its acknowledgements."""
         if not self._thread.is_alive():
             return
         if self._sharing.leave(deadline.at_most(_HAND_OVER_S)):
@@ -215,11 +222,11 @@ class Gateway:
             self._thread.join(deadline.remaining_s())
 
     def _settle(self, deadline: Deadline) -> None:
-        """Return when what was being opened is open, and was closed."""
+        """Return when producers and consumers whose opening had begun are closed."""
         while not deadline.passed() and self._pool.wait_until_idle(deadline.remaining_s()):
             seen = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
             with suppress(FutureTimeout):
-                seen.result(deadline.remaining_s())  # the loop has heard of all that was done
+                seen.result(deadline.remaining_s())  # the loop has run the callbacks of all work
             if self._pool.wait_until_idle(0.0):
                 return
         _log.warning("the gateway stops before everything that its clients had opened is closed")

@@ -22,7 +22,7 @@ from pulsar_on_kafka.base import asgi_server
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
-from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess, TokenKey
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.certificates import Authority
@@ -41,7 +41,7 @@ Serving = Callable[..., AbstractContextManager[RestServer]]
 @pytest.fixture
 def serving(admin: AdminClient, unique: Unique) -> Serving:
     @contextmanager
-    def made(access: GatewayAccess = EVERYBODY, **more: Any) -> Iterator[RestServer]:
+    def made(access: GatewayAccess = OPEN_ACCESS, **more: Any) -> Iterator[RestServer]:
         settings = GatewaySettings(port=0, access=access, fleet=unique(), **more)
         gateway = Gateway(admin.node, settings)
         try:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.login.access import EVERYBODY, TLS, TOKEN, GatewayAccess, Login, TokenKey
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, TLS, TOKEN, GatewayAccess, Login, TokenKey
 
 SECRET: Final = secrets.token_bytes(32)
 _FAR_S: Final = 4_000_000_000
@@ -42,7 +42,7 @@ def test_a_token_s_subject_is_the_role_and_its_expiry_the_login_s_end(by_secret:
     [
         (_token(exp=1), "Signature has expired"),
         (_token(nbf=_FAR_S), "not yet valid"),
-        (_token(sub=""), "names nobody"),
+        (_token(sub=""), "no subject"),
         (_token(sub=7), "Subject must be a string"),
         (jwt.encode({"role": "billing"}, SECRET).encode(), 'missing the "sub" claim'),
         (jwt.encode({"sub": "billing"}, secrets.token_bytes(32)).encode(), "Signature verification failed"),
@@ -121,8 +121,8 @@ def test_a_certificate_s_common_name_is_the_role(by_secret: GatewayAccess) -> No
 
 
 def test_super_users_administer_and_everybody_where_nobody_logs_in(by_secret: GatewayAccess) -> None:
-    assert EVERYBODY.login("token", b"anything", None) == Login("")
-    assert EVERYBODY.may_administer("")
+    assert OPEN_ACCESS.login("token", b"anything", None) == Login("")
+    assert OPEN_ACCESS.may_administer("")
     access = GatewayAccess(by_secret.tokens, super_users=frozenset({"admin"}))
     assert access.may_administer("admin")
     assert not access.may_administer("billing")

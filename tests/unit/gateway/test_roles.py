@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
-from pulsar_on_kafka.gateway.login.access import EVERYBODY, GatewayAccess
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
 from pulsar_on_kafka.gateway.rest.clusters import make_tenant
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest
 from pulsar_on_kafka.gateway.rest.server import Rest
@@ -35,7 +35,7 @@ def test_a_transaction_is_known_to_its_owner_and_to_super_users() -> None:
     [("localhost:8080", True), ("127.0.0.1", True), ("[::1]:1", True), ("evil.example:8080", False)],
 )
 def test_rest_of_this_machine_answers_to_its_names(host: str, answers: bool) -> None:
-    rest = Rest(NOTHING, EVERYBODY, frozenset({"localhost", "127.0.0.1", "::1"}))
+    rest = Rest(NOTHING, OPEN_ACCESS, frozenset({"localhost", "127.0.0.1", "::1"}))
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", host.encode())]}
     request = Request({**scope, "scheme": "http", "server": ("127.0.0.1", 80)})
     if answers:

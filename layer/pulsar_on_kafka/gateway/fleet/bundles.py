@@ -3,7 +3,7 @@
 A topic, or a partition of one, is in one of 64 bundles. The gateways of a fleet are members of a Kafka group, which
 assigns each bundle to one of them; a member's client id has its address. A gateway knows its own bundles by what the
 group assigns, others' by the group's description. Two that serve a bundle at once do no harm, because cursors and
-producers have owners of their own; so whoever has lost a bundle serves it until it knows by whom it is served.
+producers have owners of their own. So a gateway that has lost a bundle serves it until it knows the new gateway.
 Decision: mapping/decisions/0029.
 """
 
@@ -19,12 +19,12 @@ from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 BUNDLES: Final = DELIVERIES.partitions
 """The group shares that topic's partitions out, of which nothing is read."""
 FRESH_S: Final = 1.0
-"""A description of the group is good for answers for so long."""
+"""A description of the group is used for this time."""
 NEW_S: Final = 4.0
-"""What another gateway had of a bundle may be in the way for so long: its memberships end one by one."""
+"""The former gateway of a bundle may hold its subscriptions for this time: its memberships end one by one."""
 DISCONNECTED_S: Final = 2.0
-"""Who lost its bundles that long ago, 6 s after Kafka heard of it last, and cannot ask by whom they are served, is cut
-off: others serve them."""
+"""A gateway loses its bundles 6 s after its last heartbeat. It counts as disconnected this long after that, if it
+cannot find out which gateways serve them."""
 
 _BEGINS: Final = "pok-gateway="
 
@@ -90,13 +90,13 @@ class Bundles:
             self._lost_s = now_s
 
     def leave(self) -> None:
-        """It is a member no more: nothing is its own from now on."""
+        """The gateway has left the group: it owns no bundle from now on."""
         self._leaving = True
         self._own.clear()
         self._settled = False
 
     def described(self, members: Collection[FleetMember], now_s: float, *, stable: bool) -> None:
-        """What Kafka says of the group. In the middle of a change it says of others only that they are there."""
+        """Apply Kafka's description of the group. During a rebalance the description lacks the members' bundles."""
         self._heard_s = now_s
         alone = all(member.ours for member in members)
         if not (alone or stable):
@@ -106,30 +106,30 @@ class Bundles:
         self._alone = alone
         self._seen_s, self._lost_s = now_s, None
         ours = {bundle for member in members if member.ours for bundle in member.bundles}
-        # What the group has told this gateway itself may be newer than the description.
+        # This gateway's own assignment may be newer than the description.
         self._settled = ours == self._own and (alone or len(self._seen) == BUNDLES)
 
     # What follows -------------------------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to ask Kafka for."""
+        """Whether the description is complete, so that Kafka need not be asked."""
         return self._settled
 
     @property
     def handed_over(self) -> bool:
-        """It has left, and others serve everything, or there are none."""
+        """It has left, and other gateways serve all bundles, or there is no other gateway."""
         return self._leaving and self._settled
 
     def known(self, bundle: int, now_s: float) -> str | None:
-        """Who serves it; None: Kafka has to be asked."""
+        """The gateway that serves the bundle. None: Kafka has to describe the group first."""
         if bundle in self._own:
             return self.url
         fresh = self._settled and now_s - self._seen_s <= FRESH_S
         return self.owner(bundle, now_s) if fresh else None
 
     def owner(self, bundle: int, now_s: float) -> str | None:
-        """Who serves it, as far as is known; None: nobody now."""
+        """The gateway that serves the bundle, as far as is known. None: no gateway does now."""
         if bundle in self._own:
             return self.url
         found = self.url if self._alone else self._seen.get(bundle)
@@ -149,6 +149,6 @@ class Bundles:
         return set(self._seen.values()) - {self.url}
 
     def is_disconnected(self, now_s: float) -> bool:
-        """Others serve by now what was this gateway's, and it cannot ask who."""
+        """Other gateways serve the former bundles of this one, which cannot find out which gateways."""
         lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= DISCONNECTED_S
         return lost and not self._alone

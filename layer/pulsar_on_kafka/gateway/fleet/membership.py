@@ -1,4 +1,4 @@
-"""A gateway's membership in its fleet: which bundles are its own, and where clients of the others are to go."""
+"""A gateway's membership in its fleet: its own bundles, and the gateways that serve the others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 _log: Final = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 8.0
-"""How long a client waits for a bundle that is between owners, or whose owner does not answer, before it is told so: a
-session of Kafka's, and a rebalance."""
+"""A client waits this long for a bundle between owners, or for an owner that does not answer: a Kafka session and a
+rebalance. Then it gets an error."""
 _CHECK_INTERVAL_S: Final = 0.2
 _ANSWER_S: Final = 2.0
 
@@ -43,11 +43,11 @@ class _Waiting:
     then: Callable[[str | None], None]
 
 
-class Sharing:
-    """`ask`, `elsewhere` and `is_disconnected` are for the event loop; `leave` and `close` are not. It begins with its
-    construction. Memory: what `Bundles` says, and the questions that wait, which connections bound.
+class FleetMembership:
+    """`find`, `elsewhere` and `is_disconnected` are for the event loop; `leave` and `close` are not. The membership
+    begins with its construction. Memory: what `Bundles` says, and the waiting lookups, which connections bound.
 
-    One thread is a member of the group, another one looks at it while something is to be known.
+    One thread is a member of the group. Another one describes the group while lookups wait for that.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Sharing:
         self._changed = changed
         self._lock = threading.Lock()
         self._bundles = Bundles(url)
-        self._peers = FleetPeers(loop, node.clock, self._tell)
+        self._peers = FleetPeers(loop, node.clock, self._answer_waiting)
         self._waiting: list[_Waiting] = []
         self._again: asyncio.TimerHandle | None = None
         self._handed_over = threading.Event()
         self._group_id = fleets_group(node.settings.instance, fleet)
         self._worker = Worker(
-            "pok-gateway-bundles", self._look, "looking who serves which topics", retry=Retry(_CHECK_INTERVAL_S)
+            "pok-gateway-bundles", self._look, "describing the fleet of gateways", retry=Retry(_CHECK_INTERVAL_S)
         )
         self._group = SharedWork(
             self._group_id, self._open_member, Assignment(self._on_assigned, self._on_revoked),
@@ -74,8 +74,9 @@ class Sharing:
         )  # fmt: skip
         self._worker.start()
 
-    def ask(self, bundle: int, then: Callable[[str | None], None]) -> None:
-        """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 8 s."""
+    def find(self, bundle: int, then: Callable[[str | None], None]) -> None:
+        """Call `then` with the URL of the gateway that serves the bundle, at once if it is known. None: no gateway does
+        within 8 s."""
         found = self._known(bundle)
         if found is not None or self.is_disconnected():
             then(found)
@@ -84,12 +85,12 @@ class Sharing:
         self._worker.wake()
 
     def elsewhere(self, bundle: int) -> str | None:
-        """Another gateway that serves it."""
+        """The other gateway that serves the bundle."""
         with self._lock:
             return self._bundles.elsewhere(bundle)
 
     def is_new(self, bundle: int) -> bool:
-        """Another gateway had it just now."""
+        """Another gateway served the bundle a moment ago."""
         with self._lock:
             return self._bundles.is_new(bundle, self._node.clock.monotonic())
 
@@ -98,8 +99,8 @@ class Sharing:
             return self._bundles.is_disconnected(self._node.clock.monotonic())
 
     def leave(self, deadline: Deadline) -> bool:
-        """Belong to the fleet no more. Returns when others serve everything (True), or when there are none, or
-        nobody did before the deadline."""
+        """Leave the fleet. Returns True when other gateways serve all bundles. Returns False when there is no other
+        gateway, or at the deadline."""
         with self._lock:
             self._bundles.leave()
         self._group.close(deadline)
@@ -109,7 +110,7 @@ class Sharing:
             return self._bundles.elsewhere(0) is not None
 
     async def end(self) -> None:
-        """Ask other gateways nothing any more; in the loop, before `close`."""
+        """Stop the checks of other gateways. In the loop, before `close`."""
         await self._peers.end()
 
     def close(self, deadline: Deadline) -> None:
@@ -138,20 +139,20 @@ class Sharing:
         try:
             members, stable = self._describe()
         except LayerError:
-            self._tell_loop()  # that it may be cut off
+            self._notify_loop()  # the gateway may be disconnected
             raise
         with self._lock:
             self._bundles.described(members, self._node.clock.monotonic(), stable=stable)
             settled = self._bundles.settled
             if self._bundles.handed_over:
                 self._handed_over.set()
-        self._tell_loop()
+        self._notify_loop()
         return math.inf if settled else _CHECK_INTERVAL_S
 
     def _describe(self) -> tuple[list[FleetMember], bool]:
         try:
             found = self._node.admin.describe_group(self._group_id, Deadline.after(_ANSWER_S))
-        except NotAuthorized:  # nor may it be a member, and has said so: it knows of no others
+        except NotAuthorized:  # so it cannot be a member either, which was logged
             return [], True
         members = [
             FleetMember(url, [bundle for _, bundle in each.assigned], self._is_own(url, each.client_id))
@@ -163,21 +164,21 @@ class Sharing:
     def _is_own(self, url: str, client_id: str) -> bool:
         return url == self._url and process_of(client_id) == this_process()
 
-    def _tell_loop(self) -> None:
+    def _notify_loop(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._answer_waiting)
         except RuntimeError:  # the gateway has ended
             _log.debug("fleet=%s was looked at after the gateway's end", self._group_id)
 
     # The loop -----------------------------------------------------------------------------------------------------
 
     def _known(self, bundle: int) -> str | None:
-        """None: that has to be asked, or the gateway that serves it does not answer."""
+        """None: the group has to be described, or the gateway that serves the bundle does not answer."""
         with self._lock:
             found = self._bundles.known(bundle, self._node.clock.monotonic())
         return found if found is None or found == self._url or self._peers.is_there(found) else None
 
-    def _tell(self) -> None:
+    def _answer_waiting(self) -> None:
         now_s = self._node.clock.monotonic()
         with self._lock:
             others = self._bundles.others()

@@ -1,7 +1,7 @@
-"""The other gateways of a fleet: whether their processes answer, before Kafka hears that one does not.
+"""Health checks of the other gateways of a fleet, which detect a dead process before its Kafka session expires.
 
-Clients that are sent to a dead one come back later and later. So a lookup that leads to a gateway that answered once,
-and does not now, waits until Kafka's group has given its bundles to another one.
+A client that is sent to a dead gateway retries at growing intervals. So a lookup waits while the owning gateway has
+stopped answering, until Kafka's group assigns its bundles to another gateway.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pulsar_on_kafka_mapping.wire.frames import frame
 
 ANSWER_S: Final = 1.0
 FRESH_S: Final = 1.0
-"""How long an answer is good for."""
+"""An answer is reused for this time."""
 _HELLO: Final = frame(command(Type.CONNECT, client_version="pok-gateway", protocol_version=PROTOCOL_VERSION))
 
 
 @dataclass(slots=True)
 class _Peer:
     answered: bool = False
-    """Ever: one that this process cannot reach is not judged."""
+    """Whether the gateway ever answered. A gateway that this process cannot reach is not judged."""
     answers: bool = False
     at_s: float = 0.0
     asking: bool = False
@@ -35,17 +35,17 @@ class _Peer:
 class FleetPeers:
     """For the event loop. Memory: a few numbers for each gateway of the fleet."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, heard: Callable[[], None]) -> None:
-        """`heard` is called when one that was asked has answered, or has not."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, on_answer: Callable[[], None]) -> None:
+        """`on_answer` is called after each check, also without an answer."""
         self._loop = loop
         self._clock = clock
-        self._heard = heard
+        self._on_answer = on_answer
         self._peers: dict[str, _Peer] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._ended = False
 
     def are(self, urls: Collection[str]) -> None:
-        """Those whom the group has now. New ones are asked for the first time."""
+        """The present gateways of the group. New ones are checked at once."""
         for gone in self._peers.keys() - set(urls):
             del self._peers[gone]
         for url in set(urls) - self._peers.keys():
@@ -53,7 +53,7 @@ class FleetPeers:
             self._ask(url)
 
     def is_there(self, url: str) -> bool:
-        """Unless it answered once and does not now. Where that has to be asked, False, and `heard` is called later."""
+        """False: the gateway answered once, and no longer does or has to be checked. `on_answer` is called later."""
         peer = self._peers.get(url)
         if peer is None or not peer.answered:
             return True
@@ -63,7 +63,7 @@ class FleetPeers:
         return False
 
     async def end(self) -> None:
-        """Ask nobody any more."""
+        """Stop the checks."""
         self._ended = True
         for task in self._asking:
             task.cancel()
@@ -79,7 +79,7 @@ class FleetPeers:
             peer.answers = await _answers(url)
             peer.answered = peer.answered or peer.answers
             peer.at_s, peer.asking = self._clock.monotonic(), False
-            self._heard()
+            self._on_answer()
 
         task = self._loop.create_task(ask())
         self._asking.add(task)
@@ -87,7 +87,7 @@ class FleetPeers:
 
 
 async def _answers(url: str) -> bool:
-    """Whether somebody says anything to a CONNECT, were it that another login is wanted, or hangs up."""
+    """Whether the gateway replies to CONNECT in any way, such as by an error or by closing the connection."""
     where = urlsplit(url)
     try:
         opening = asyncio.open_connection(where.hostname, where.port, ssl=_tls() if "ssl" in where.scheme else None)
@@ -97,7 +97,7 @@ async def _answers(url: str) -> bool:
             await asyncio.wait_for(reader.read(1), ANSWER_S)
         finally:
             writer.close()
-    except ssl.SSLError:  # it wants a certificate, say
+    except ssl.SSLError:  # such as a required certificate
         return True
     except (OSError, asyncio.TimeoutError):
         return False
@@ -105,7 +105,7 @@ async def _answers(url: str) -> bool:
 
 
 def _tls() -> ssl.SSLContext:
-    """Whoever answers is told nothing, so it is not asked who it is."""
+    """The peer gets no secret, so its certificate is not verified."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     return made

@@ -1,4 +1,4 @@
-"""Records become entries of Pulsar's protocol."""
+"""Encodes records as entries of Pulsar's protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Place = tuple[str, int, int]
 
 
 class NotForPulsarsClients(MappingError):
-    """There is nothing wrong with a record, but no client of Pulsar's could read it: it is for the SDK's consumers."""
+    """A valid record that only the SDK's consumers can read."""
 
 
 class OutgoingEntry(NamedTuple):
@@ -45,18 +45,18 @@ class OutgoingEntry(NamedTuple):
 class OutgoingEntries:
     """The entries of a gateway's consumers. Thread-safe.
 
-    A batch of the SDK's is made a Pulsar batch once, for all subscriptions, their consumers and redeliveries that come
-    while it is known. Memory: `MAX_CONVERTED_BYTES` of such entries, those that were not asked for longest go first.
+    A batch of the SDK is converted to a Pulsar batch once, for all subscriptions, consumers and redeliveries while the
+    cache has it. Memory: `MAX_CONVERTED_BYTES` of converted entries; the least recently used ones leave first.
     """
 
     def __init__(self, max_bytes: int = MAX_CONVERTED_BYTES) -> None:
         self._most_bytes = max_bytes
         self._known: OrderedDict[_Place, tuple[int, bytes]] = OrderedDict()
-        """With the record's time: another record at this place is another one."""
+        """With the record's time, which tells apart records at the same place."""
         self._bytes = 0
         self._lock = threading.Lock()
         self.converted = 0
-        """Batches that were made, as a count since the start."""
+        """The number of conversions."""
 
     def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterator[OutgoingEntry]:
         """The entry of a record in this life of a topic's partition; of a message in chunks, that of each chunk.
@@ -81,7 +81,7 @@ class OutgoingEntries:
             yield OutgoingEntry(offset, self._converted(record, form.messages, place), form.messages)
 
     def _converted(self, record: Any, size: int, place: _Place) -> bytes:
-        """The lock is held while one is made, too: members have threads of their own, and want it at the same time."""
+        """The lock is held during the conversion: several members' threads may need the batch at the same time."""
         written_ms = record.timestamp()[1]
         with self._lock:
             known = self._known.get(place)
@@ -104,7 +104,7 @@ class OutgoingEntries:
 
 def _in_pulsars_form(record: Any, size: int) -> bytes:
     if is_encrypted(record):
-        raise NotForPulsarsClients("a batch of the SDK is encrypted, which no client of Pulsar's can take apart")
+        raise NotForPulsarsClients("a batch of the SDK is encrypted, which Pulsar's clients cannot decode")
     columns = decode_batch(record.value() or b"", size)
     return pulsar_batch(columns.message(index) for index in range(size))
 
@@ -114,9 +114,9 @@ def _entry(record: Any, value: bytes | None) -> bytes:
     headers = headers_of(record) or []
     metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
     if metadata.txn_most is not None and metadata.txn_least is not None:
-        metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as on the wire (`txn_fields`)
-    said = encode_metadata(metadata)
-    size = len(said) + len(value or b"")
+        metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as in commands
+    encoded = encode_metadata(metadata)
+    size = len(encoded) + len(value or b"")
     if size > MAX_MESSAGE_ENTRY_BYTES:
         raise NotForPulsarsClients(f"it has {size} bytes, of which a frame takes {MAX_MESSAGE_ENTRY_BYTES}")
-    return write_entry(WireEntry(said, value or b""))
+    return write_entry(WireEntry(encoded, value or b""))

@@ -1,4 +1,4 @@
-"""Producers that wait for being the only one of their topic are let in by turns, or fenced out.
+"""The queue of WaitForExclusive producers, for each topic.
 
 Source: Pulsar's AbstractTopic.incrementTopicEpochIfNeeded, 4.0.7.
 """
@@ -11,54 +11,54 @@ from functools import partial
 from typing import Final
 
 RETRY_INTERVAL_S: Final = 1.0
-"""How often the first one asks whether it is alone, beside when a producer of this gateway leaves."""
+"""The first producer retries at this interval, and when a producer of this gateway leaves."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingProducer:
-    """One that waits. It `asks` to be let in, which ends in `WaitingProducers.refused` or `leave`; it is `told` each
-    time that it has to wait, and that it was `fenced` out, which ends its waiting."""
+    """A producer in the queue. Each `attempt` to open ends in `WaitingProducers.refused` or `leave`. `queued` is called
+    each time that the producer has to wait, and `fenced` when another producer has fenced it out of the queue."""
 
     topic: str
-    asks: Callable[[], None]
-    told: Callable[[], None]
+    attempt: Callable[[], None]
+    queued: Callable[[], None]
     fenced: Callable[[], None]
-    asking: bool = False
+    is_attempting: bool = False
     again: bool = False
-    """A producer has left while it asked."""
+    """A producer has left during the attempt."""
     due: bool = False
-    """A timer has it ask again."""
+    """A timer for the next attempt runs."""
 
 
 class WaitingProducers:
-    """Those of a gateway, by topic, in the order in which they came. For the loop.
+    """The waiting producers of one gateway, in order of arrival. For the event loop.
 
-    Memory: an entry for each that waits, of which a connection bounds its own.
+    Memory: one entry for each producer, which connections bound.
     """
 
     def __init__(self, later: Callable[[float, Callable[[], None]], object]) -> None:
-        """`later` calls something after so many seconds."""
+        """`later` calls a function after so many seconds."""
         self._later = later
         self._queues: dict[str, list[WaitingProducer]] = {}
 
     def any_at(self, topic: str) -> bool:
-        """As in Pulsar nobody else comes before them, but who fences them out."""
+        """Whether producers wait. As in Pulsar no other producer precedes them, except one that fences them."""
         return topic in self._queues
 
     def come(self, one: WaitingProducer) -> None:
         queue = self._queues.setdefault(one.topic, [])
         queue.append(one)
         if queue[0] is one:
-            self._ask(one)
+            self._attempt(one)
         else:
-            one.told()
+            one.queued()
 
     def refused(self, one: WaitingProducer) -> None:
-        """Others are there, so it waits on."""
-        one.asking = False
-        one.told()
+        """The topic has other producers: the attempt failed."""
+        one.is_attempting = False
+        one.queued()
         if one.again:
-            self._ask(one)
+            self._attempt(one)
         elif not one.due:
             one.due = True
             self._later(RETRY_INTERVAL_S, partial(self._due, one))
@@ -67,13 +67,13 @@ class WaitingProducers:
         """A producer of the topic has left."""
         if topic in self._queues:
             first = self._queues[topic][0]
-            if first.asking:
+            if first.is_attempting:
                 first.again = True
             else:
-                self._ask(first)
+                self._attempt(first)
 
     def leave(self, one: WaitingProducer) -> None:
-        """It waits no longer: it is in, was refused for good, or its client does not want it any more."""
+        """The producer is open, was refused for good, or was closed by its client."""
         queue = self._queues.get(one.topic, [])
         if one not in queue:
             return
@@ -82,19 +82,19 @@ class WaitingProducers:
         if not queue:
             del self._queues[one.topic]
         elif was_first:
-            self._ask(queue[0])
+            self._attempt(queue[0])
 
     def fence(self, topic: str) -> None:
-        """A producer has taken the topic from all others, also from those that wait."""
+        """A producer has fenced all others, also the waiting ones."""
         for one in self._queues.pop(topic, ()):
             one.fenced()
 
     def _due(self, one: WaitingProducer) -> None:
         one.due = False
-        if one.topic in self._queues and self._queues[one.topic][0] is one and not one.asking:
-            self._ask(one)
+        if one.topic in self._queues and self._queues[one.topic][0] is one and not one.is_attempting:
+            self._attempt(one)
 
     @staticmethod
-    def _ask(one: WaitingProducer) -> None:
-        one.asking, one.again = True, False
-        one.asks()
+    def _attempt(one: WaitingProducer) -> None:
+        one.is_attempting, one.again = True, False
+        one.attempt()

@@ -14,19 +14,19 @@ R = TypeVar("R")
 class Opening(Generic[T]):
     """One request to open a handle, and the handle that it made."""
 
-    __slots__ = ("handle", "is_lost", "number", "wanted")
+    __slots__ = ("handle", "is_lost", "is_wanted", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.wanted = True
-        """False after the client closed the handle, or its connection ended. Any thread may read it."""
+        self.is_wanted = True
+        """False after the client closed the handle, or its connection ended. Any thread may read the attribute."""
         self.is_lost = False
         """The handle ended by itself while it was opening: its client has to open it anew."""
         self.handle: T | None = None
 
     def attempt(self, work: Callable[[], R]) -> R:
         """Raises AlreadyClosed: the client closed the handle while the work waited for a thread."""
-        if not self.wanted:
+        if not self.is_wanted:
             raise AlreadyClosed("closed before it was opened")
         return work()
 
@@ -67,11 +67,12 @@ class Handles(Generic[T]):
         """Take a free id."""
         assert number not in self, f"id {number} is taken"  # noqa: S101 - the caller has looked
         opening = self._openings[number] = Opening[T](number)
-        opening.wanted = not self._ended
+        opening.is_wanted = not self._ended
         return opening
 
     def opened(self, opening: Opening[T], handle: T) -> bool:
-        """End an opening with its handle. False: the client does not want the handle any more, the caller closes it."""
+        """End an opening with its handle. False: the client closed the handle meanwhile, and the
+        caller closes what was opened."""
         opening.handle = handle
         if self.failed(opening):
             self._open[opening.number] = handle
@@ -82,13 +83,13 @@ class Handles(Generic[T]):
         """End an opening without a handle. Returns whether the client waits for the answer."""
         if self._openings.get(opening.number) is opening:
             del self._openings[opening.number]
-        return opening.wanted
+        return opening.is_wanted
 
     def give_up(self, number: int) -> Opening[T] | None:
         """The client closes an id that is opening; None: the id is not opening."""
         opening = self._openings.get(number)
         if opening is not None:
-            opening.wanted = False
+            opening.is_wanted = False
         return opening
 
     def lost(self, opening: Opening[T]) -> T | None:
@@ -117,7 +118,7 @@ class Handles(Generic[T]):
         """The connection has ended: give all openings up, and give back the open handles, which the caller closes."""
         self._ended = True
         for opening in self._openings.values():
-            opening.wanted = False
+            opening.is_wanted = False
         left = list(self._open.values())
         self._open.clear()
         return left

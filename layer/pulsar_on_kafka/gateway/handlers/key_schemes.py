@@ -1,4 +1,4 @@
-"""By which hashing scheme a client chooses partitions is known by the keys that come to its producer of one of them."""
+"""Finds the hashing scheme by which a client chooses partitions, from the keys of its producer of one partition."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash, partition_for_key
 
 _SURE_BITS: Final = 16
-"""Another scheme than the client's agrees with all of its keys once in 2**16 times."""
+"""A wrong scheme agrees with all keys once in 2**16 times."""
 _MAX_KEYED: Final = 1_000
 """With so few keys in so many messages it stays unknown."""
 
 
 class KeyScheme:
-    """The scheme of one producer, as far as its keys tell. Not thread-safe. Memory: at most 16 keys.
+    """The scheme of one producer, as far as its keys show. Not thread-safe. Memory: at most 16 keys.
 
-    A client with a router of its own agrees with none in the end, and nothing is said of it.
+    A client with a custom router agrees with no scheme in the end, and its scheme stays unknown.
     """
 
     def __init__(self, partition: int, partitions: int) -> None:
-        """The producer is of this one of so many partitions, 2 or more."""
+        """`partition` is the producer's, of 2 or more `partitions`."""
         self._partition = partition
         self._partitions = partitions
         self._enough = math.ceil(_SURE_BITS / math.log2(partitions))
@@ -28,10 +28,10 @@ class KeyScheme:
         self._agree = list(KeyHash)
         self._left = _MAX_KEYED
         self.is_over = False
-        """Nothing more is to be known of it."""
+        """The search has ended."""
 
     def saw(self, key: bytes) -> KeyHash | None:
-        """A message with this key came, as its client says it. Gives the scheme, once, when that is known."""
+        """Apply the key of a message. Returns the scheme, once, when it is known."""
         self._left -= 1
         self.is_over = not self._left
         if key in self._keys:

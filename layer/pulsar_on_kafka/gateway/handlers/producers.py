@@ -109,7 +109,7 @@ class ProducerHandler:
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(command.topic))
-            if not opening.wanted:
+            if not opening.is_wanted:
                 self.handles.failed(opening)
                 self._end_creating()
             elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and number not in self._waiting:
@@ -204,7 +204,7 @@ class ProducerHandler:
 
     def _wait_again(self, opening: Opening[WireProducer]) -> None:
         """The topic has other producers."""
-        if opening.wanted:
+        if opening.is_wanted:
             self._context.waiting.refused(self._waiting[opening.number])
         else:
             self.handles.failed(opening)
@@ -216,9 +216,9 @@ class ProducerHandler:
 
     def _give_up(self, opening: Opening[WireProducer]) -> None:
         """The client no longer wants the producer."""
-        opening.wanted = False
+        opening.is_wanted = False
         waits = self._waiting.get(opening.number)
-        if waits is not None and not waits.asking:
+        if waits is not None and not waits.is_attempting:
             self.handles.failed(opening)
         self._stop_waiting(opening.number)
 

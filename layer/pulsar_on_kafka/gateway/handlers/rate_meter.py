@@ -1,4 +1,4 @@
-"""What passes between the gateway and one producer or consumer of a client's is counted, an addition for each batch."""
+"""Counts the messages of one producer or consumer of a client, with one addition for each batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ INTERVAL_S: Final = 60.0
 
 
 class Meter:
-    """Counts go up only, each by one thread; rates are those of the last interval that the gateway noted, as those of
-    Pulsar's `Rate`. Memory: four counts, as they are and as they were."""
+    """Each count is increased by one thread. Rates are those of the last interval that the gateway noted, as those of
+    Pulsar's `Rate`. Memory: four counts, present and noted."""
 
     __slots__ = (
         "_noted",
@@ -29,7 +29,7 @@ class Meter:
     )
 
     def __init__(self, address: str, since_ms: int, now_s: float, client: str = "") -> None:
-        """`client`: what it says of its kind and version."""
+        """`client`: its kind and version, by its own words."""
         self.address = address
         self.client = client
         self.since_ms = since_ms
@@ -45,7 +45,7 @@ class Meter:
         return self.messages, self.bytes, self.redelivered, self.acknowledged
 
     def note(self, now_s: float) -> None:
-        """An interval is over, if it was of any length."""
+        """Note the end of an interval. One of no length is ignored."""
         counts, before, took_s = self._counts(), self._noted, now_s - self._noted_s
         if took_s > 0:
             messages, size, again, acked = (
@@ -59,5 +59,5 @@ class Meter:
 
 
 def time_text(unix_ms: int) -> str:
-    """As Pulsar has it, in ISO 8601."""
+    """The time in ISO 8601, as Pulsar formats it."""
     return datetime.fromtimestamp(unix_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
-from pulsar_on_kafka.gateway.fleet.membership import Sharing
+from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.flow_control import FlowControl
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue
@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.wire.commands import ServerError
 class TopicOwners:
     """For the event loop."""
 
-    def __init__(self, sharing: Sharing, address: str, requests: RequestQueue, flow: FlowControl) -> None:
+    def __init__(self, sharing: FleetMembership, address: str, requests: RequestQueue, flow: FlowControl) -> None:
         """`address` is the URL of this gateway."""
         self._sharing = sharing
         self._address = address
@@ -39,7 +39,7 @@ class TopicOwners:
             else:
                 then(bundle, url)
 
-        self._sharing.ask(bundle, self._requests.counted(found))
+        self._sharing.find(bundle, self._requests.counted(found))
 
     def require_this(self, topic: str, then: Callable[[int], None], refused: OnError) -> None:
         """Call `then` with the topic's bundle if this gateway serves it. A closed connection gets no call."""

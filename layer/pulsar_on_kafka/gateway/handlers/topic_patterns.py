@@ -1,8 +1,8 @@
-"""Patterns of topics' names that a client sends: the part of regular expressions that costs no more than looking. Pure.
+"""Topic patterns of clients: the part of regular expressions that matches in linear time. Pure.
 
-A pattern comes from whoever can log in, and is matched for everybody: an expression that backtracks would stop the
-whole gateway. So it has characters, a backslash before those that mean more, `.`, `.*` and `.+`; anything else is
-refused, and its client looks again itself. Differs from Pulsar, whose brokers have RE2 for that.
+Any client may send a pattern, and an expression that backtracks would stop the whole gateway. So a pattern has
+characters, escaped characters, `.`, `.*` and `.+`. Any other pattern is rejected, and its client polls instead. Differs
+from Pulsar, whose brokers use RE2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TopicPattern:
     """Matches whole names, without scheme and without a partition's suffix. Memory: the pattern."""
 
     def __init__(self, text: str) -> None:
-        """Raises MappingError: it is too long, or more than the docstring above says."""
+        """Raises MappingError: the pattern is too long, or uses more of regular expressions."""
         if len(text) > MAX_CHARACTERS:
             raise MappingError(f"a pattern of topics has {len(text)} characters, expected {MAX_CHARACTERS} at most")
         for scheme in _SCHEMES:
@@ -54,11 +54,11 @@ class TopicPattern:
 def _is_at(piece: _Piece, text: str, at: int) -> bool:
     if at + len(piece) > len(text):
         return False
-    return all(wanted is _ANY or wanted == text[at + index] for index, wanted in enumerate(piece))
+    return all(each is _ANY or each == text[at + index] for index, each in enumerate(piece))
 
 
 def _pieces(text: str) -> list[_Piece]:
-    """What stands between the `.*`."""
+    """The parts between `.*`."""
     pieces: list[list[str | None]] = [[]]
     text = text.removeprefix("^").removesuffix("$") if not text.endswith("\\$") else text.removeprefix("^")
     at = 0

@@ -244,7 +244,7 @@ class GatewayTransactions:
 
     def _may_use(self, owner: str, role: str) -> bool:
         """Any role may use a transaction without an owner."""
-        return not owner or owner == role or (self._access.asks and self._access.may_administer(role))
+        return not owner or owner == role or (self._access.requires_login and self._access.may_administer(role))
 
     def _remember(self, part: ClientTransaction) -> ClientTransaction:
         """The known transaction of this id, which another thread may have added before."""

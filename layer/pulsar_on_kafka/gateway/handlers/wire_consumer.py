@@ -1,5 +1,4 @@
-"""A consumer or reader of a connection: entries become frames as they are, what its client acknowledges is the
-subscription's to know."""
+"""Sends entries as MESSAGE frames, and passes acknowledgements to the subscription."""
 
 from __future__ import annotations
 
@@ -49,7 +48,15 @@ from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka_mapping.state.traffic import Traffic
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka_mapping.wire.ack_sets import bits_of, words_of
-from pulsar_on_kafka_mapping.wire.commands import Type, command
+from pulsar_on_kafka_mapping.wire.command_types import (
+    AckCommand,
+    KeySharedMetaField,
+    MessageIdField,
+    SeekCommand,
+    SubscribeCommand,
+)
+from pulsar_on_kafka_mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import command as encode_command
 from pulsar_on_kafka_mapping.wire.frames import frame
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 
@@ -61,10 +68,10 @@ TYPES: Final = (
     SubscriptionType.FAILOVER,
     SubscriptionType.KEY_SHARED,
 )
-"""By their numbers in Pulsar's SubType."""
+"""In the order of Pulsar's SubType."""
 _STICKY: Final = 1
 _NO_KEY: Final = b"NONE_KEY"
-"""What Pulsar's ranges take for the key of a message without one. Source: Commands.NONE_KEY."""
+"""The key that Pulsar hashes for a message without a key. Source: Commands.NONE_KEY."""
 _CUMULATIVE: Final = 1
 _EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
@@ -73,18 +80,18 @@ _BATCH_FROM: Final = 2
 _ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
 MAX_IDS_AT_ONCE: Final = 2_000
-"""Ids of one command that are looked at before other connections are served."""
+"""Ids of one command that are handled before other connections are served."""
 MAX_IDS_OF_TRANSACTION: Final = 50_000
 """Ids of one acknowledgement in a transaction: Pulsar's `maxUnackedMessagesPerConsumer`."""
 MAX_HASH_RANGES: Final = 1_000
-"""Hash ranges of one consumer: each message of a reader is compared with them."""
+"""Hash ranges of one consumer. Each message of a reader is compared with them."""
 MAX_SIZES: Final = 100_000
-"""Batch entries whose size a consumer knows."""
+"""Batch entries whose sizes a consumer remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a consumer's client is reached. `lost` is called, by any thread, when it has to open the consumer anew."""
+    """The connection of a consumer. `lost` is called by any thread when the client has to open the consumer anew."""
 
     topic: str
     frames: FrameWriter
@@ -95,37 +102,36 @@ class Wire:
 
 
 class WireEndpoint(Endpoint):
-    """The endpoint of a consumer of a connection gets as many messages as its client asked for; an entry goes out
-    whole, so it may get more than that.
+    """The endpoint of a client's consumer. It delivers up to the client's permits, and more where the last entry is a
+    batch, because an entry is sent as a whole.
 
-    `unacked` and permits are counted by messages. What was handed out is with the client: nothing waits here.
-    Memory: three numbers for each batch entry that was sent to the client and that it did not acknowledge, of the
-    `MAX_SIZES` that were sent last. Of those before them, which others may have acknowledged long ago, no part is
-    acknowledged: they come again.
+    `unacked` and permits count messages. Delivered messages are with the client: nothing waits here.
+    Memory: three numbers for each unacknowledged batch entry of the last `MAX_SIZES` that were sent. Parts of older
+    entries cannot be acknowledged: such entries are redelivered.
     """
 
     def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
         super().__init__(name, 0, delivery_type=EntryDelivery, rules=rules)
         self.number = number
         self.sizes: dict[int, int] = {}
-        """Of batch entries, by offset: how many messages they have."""
+        """The number of messages of each batch entry, by offset."""
         self._in_transactions: dict[int, int] = {}
-        """Of those, a bit for each message that transactions were asked to hold."""
+        """For these entries, a bit for each message whose acknowledgement a transaction holds."""
         self.epoch: int | None = None
         self.seeking = False
-        """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
+        """A seek is running: the client's acknowledgements precede it and must not apply to redelivered messages."""
         self.ends_by_seek = False
-        """Likewise, until its client, who has yet to hear of the consumer's end, opens it anew."""
+        """Likewise, until the client has received CLOSE_CONSUMER and opens the consumer anew."""
         self.reports_active = False
-        """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
+        """The client gets ACTIVE_CONSUMER_CHANGE, as in Pulsar on a Failover subscription."""
         self._active: bool | None = None
-        self._told_active: bool | None = None
+        self._sent_active: bool | None = None
         self._is_introduced = False
-        self._telling = threading.Lock()
+        self._sending = threading.Lock()
         self.undeliverable: Callable[[], None] = lambda: None
-        """Counts an entry that no client of Pulsar's could read."""
+        """Counts an entry that Pulsar's clients cannot read."""
         self.ranges: tuple[tuple[int, int], ...] | None = None
-        """Of a reader: the slots of the keys whose entries it gets, both ends inclusive; None: of all."""
+        """Hash ranges of a reader's keys, both ends inclusive; None: all keys."""
         self.topic = wire.topic
         self.bundle = wire.bundle
         self.meter = wire.meter
@@ -133,7 +139,7 @@ class WireEndpoint(Endpoint):
         self._lost = wire.lost
         self._entries = wire.entries
         self._granted = 0
-        """By the loop alone; `_taken` by the member's thread alone."""
+        """Changed by the event loop alone, and `_taken` by the member's thread alone."""
         self._taken = 0
 
     def grant(self, permits: int) -> None:
@@ -147,7 +153,7 @@ class WireEndpoint(Endpoint):
 
     @property
     def open_permits(self) -> int:
-        """What the client asked for and has not got; below 0 after a batch that was larger."""
+        """The client's permits without a delivery; below 0 after a larger batch."""
         return self._granted - self._taken
 
     def has_room_again(self) -> bool:
@@ -187,11 +193,11 @@ class WireEndpoint(Endpoint):
 
     @property
     def blocked(self) -> bool:
-        """It gets nothing more until its client has acknowledged some of what it has."""
+        """Deliveries wait for acknowledgements of the client."""
         return self.unacked >= self.max_unacked
 
     def _in_ranges(self, record: Any) -> bool:
-        """Source: PersistentDispatcherSingleActiveConsumer, which drops what is of another range."""
+        """Source: PersistentDispatcherSingleActiveConsumer, which drops entries of other ranges."""
         slot = sticky_key_hash(sticky_key(record) or _NO_KEY)
         return any(first <= slot <= last for first, last in self.ranges or ())
 
@@ -209,7 +215,7 @@ class WireEndpoint(Endpoint):
                 if acked is not None:
                     ack_set = words_of(~acked[1], size)
             ledger, number = slot.layout.position(slot.number, offset)
-            told = command(
+            encoded = encode_command(
                 Type.MESSAGE,
                 consumer_id=self.number,
                 message_id={"ledgerId": ledger, "entryId": number, "partition": slot.partition_field},
@@ -217,7 +223,7 @@ class WireEndpoint(Endpoint):
                 ack_set=ack_set,
                 consumer_epoch=self.epoch,
             )
-            frames.append(frame(told, entry))
+            frames.append(frame(encoded, entry))
         return frames
 
     def acknowledged_in_transaction(self, offset: int, size: int, acked: int) -> None:
@@ -228,7 +234,7 @@ class WireEndpoint(Endpoint):
             self._in_transactions[offset] = acked
 
     def forget(self, offset: int) -> None:
-        """The client is done with this entry; if it comes again, it is sent again."""
+        """The client has acknowledged this entry. A redelivery stores its size again."""
         self.sizes.pop(offset, None)
         self._in_transactions.pop(offset, None)
 
@@ -237,92 +243,92 @@ class WireEndpoint(Endpoint):
             self.forget(before)
 
     def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
-        """Nothing: what was handed out is with the client."""
+        """Returns nothing: delivered messages are with the client."""
         return []
 
     def sought(self) -> None:
-        """The client has what was before a seek: as in Pulsar it opens the consumer anew."""
+        """The client has messages of before the seek. As in Pulsar it opens the consumer anew."""
         self.ends_by_seek = True
         self._lost()
 
     def hear_active(self, *, active: bool) -> None:
         self._active = active
         if self._is_introduced:
-            self._tell_active()
+            self._send_active()
 
     def introduce(self) -> None:
-        """The client knows that it has the consumer: from here on it is told whether the consumer is the active one.
+        """Begin to send ACTIVE_CONSUMER_CHANGE: the client has registered the consumer.
 
-        Go's client drops what it is told of a consumer that it has not registered, which it does some time after
-        SUCCESS. Its first FLOW comes after that.
+        Go's client drops commands about an unregistered consumer. It registers a consumer some time after SUCCESS, and
+        sends the first FLOW after that.
         """
         if not self._is_introduced:
             self._is_introduced = True
-            self._tell_active()
+            self._send_active()
 
-    def _tell_active(self) -> None:
-        with self._telling:  # of the member's thread and the loop
+    def _send_active(self) -> None:
+        with self._sending:  # by the member's thread and the event loop
             active = self._active
-            if self.reports_active and active is not None and active is not self._told_active and not self.closed:
-                self._told_active = active
-                told = command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
-                self._frames.send((frame(told),))
+            if self.reports_active and active is not None and active is not self._sent_active and not self.closed:
+                self._sent_active = active
+                encoded = encode_command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
+                self._frames.send((frame(encoded),))
 
     def fail(self, failure: Exception) -> None:
         super().fail(failure)
         self._lost()
 
 
-def native_id(said: Any) -> NativeMessageId:
-    """An id that a client names; earliest and latest are Pulsar's (-1, -1) and (2^63 - 1, 2^63 - 1)."""
-    ledger, entry = said.ledgerId, said.entryId
+def native_id(field: MessageIdField) -> NativeMessageId:
+    """The message id in a command. Earliest and latest are Pulsar's (-1, -1) and (2^63 - 1, 2^63 - 1)."""
+    ledger, entry = field.ledgerId, field.entryId
     if ledger == _NOWHERE and entry == _NOWHERE:
         return NativeMessageId.earliest
     if ledger == _LATEST_LEDGER:
         return NativeMessageId.latest
     entry = -1 if entry == _NOWHERE else entry
-    return NativeMessageId(said.partition, ledger, entry, said.batch_index)
+    return NativeMessageId(field.partition, ledger, entry, field.batch_index)
 
 
-def _publish_time(asked: Any) -> int:
-    """Of a SEEK. A time before 1970, which Java's clients say as its two's complement, is before all messages, too."""
-    said: int = asked.message_publish_time
-    return 0 if said > _LATEST_LEDGER else said
+def _publish_time(command: SeekCommand) -> int:
+    """The time of a seek, 0 for a time before 1970, which Java's client sends as its two's complement."""
+    time_ms = command.message_publish_time
+    return 0 if time_ms > _LATEST_LEDGER else time_ms
 
 
 class WireConsumer(Protocol):
-    """What a connection wants of its consumers and readers. All but `endpoint` may block."""
+    """A consumer or reader of a connection. All but `endpoint` may block."""
 
     endpoint: WireEndpoint
     sought_offset: int | None
-    """Of a reader that was sought: the offset at which its successor on this connection begins."""
+    """The offset at which the reader's successor begins after a seek."""
 
     @property
     def kind(self) -> SubscriptionType: ...
 
-    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
+    def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
         """Does not block. Raises LayerError, MappingError: an id of another topic."""
 
-    def transaction_ack(self, asked: Any) -> TxnAck:
-        """What a transaction is to hold. Does not block. Raises as `acknowledge`."""
+    def transaction_ack(self, command: AckCommand) -> TxnAck:
+        """The acknowledgement for a transaction. Does not block. Raises as `acknowledge`."""
 
     def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
-        """Settled when the transaction holds it, durably (`SubscriptionMember.acknowledge_in`). Raises as
-        `ClientTransaction.register_subscription`."""
+        """Settled when the transaction holds the acknowledgement durably (`SubscriptionMember.acknowledge_in`). Raises
+        as `ClientTransaction.register_subscription`."""
 
-    def redeliver(self, ids: Sequence[Any]) -> None:
+    def redeliver(self, ids: Sequence[MessageIdField]) -> None:
         """Does not block. Raises as `acknowledge`."""
 
     def redeliver_all(self, epoch: int | None) -> None:
-        """Have all that is not acknowledged come again, as of the client's `epoch`."""
+        """Redeliver all unacknowledged messages with the client's `epoch`."""
 
-    def seek(self, asked: Any, deadline: Deadline) -> None: ...
+    def seek(self, command: SeekCommand, deadline: Deadline) -> None: ...
 
     def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
-        """Of the last message, the size of its batch, and the mark-delete position."""
+        """The id of the last message, the size of its batch, and the mark-delete position."""
 
     def backlog(self, deadline: Deadline) -> int:
-        """Unacknowledged entries of its subscription; of a reader none is told."""
+        """Unacknowledged entries of the subscription; 0 for a reader."""
 
     def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
         """Raises BrokerMetadataError: it has other consumers."""
@@ -341,14 +347,14 @@ class EntryPlace:
         return self.partition or 0
 
     def id_of(self, offset: int) -> NativeMessageId:
-        """Of an entry; that before the first one is earliest."""
+        """The id of an entry. The position before the first entry is earliest."""
         if offset < 0:
             return NativeMessageId.earliest
         ledger, entry = self.topic.layout.position(self.number, offset)
         return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1)
 
     def last_message(self, deadline: Deadline) -> tuple[NativeMessageId, int]:
-        """Its id, without an index, and how many messages its entry has (0: it is no batch).
+        """Its id, without an index, and the number of messages of its batch (0: a single message).
 
         Raises:
             UnknownError: the topic is not persistent; as in Pulsar.
@@ -376,7 +382,7 @@ class SubscriptionConsumer:
         self._layout = place.topic.layout
         self._slot = member.slot(place.number)
 
-    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
+    def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
         if self.endpoint.seeking or self.endpoint.ends_by_seek:
             return
         cumulative = ack_type == _CUMULATIVE
@@ -395,8 +401,8 @@ class SubscriptionConsumer:
                 self._slot.ack(offset)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
-        """Of a batch whose size is not known (it was sent to its client before this consumer was opened) nothing is
-        acknowledged: it comes again. As in Pulsar by default, where no part of a batch is acknowledged."""
+        """Acknowledge up to an entry. A part of a batch of unknown size, sent before this consumer was opened, is
+        ignored, and the batch is redelivered. As in Pulsar by default, where no part of a batch is acknowledged."""
         if ack_set:
             left = bits_of(ack_set, size)
             passed = (left & -left).bit_length() - 1 if left else size
@@ -408,16 +414,16 @@ class SubscriptionConsumer:
         self._slot.cumulative.append(offset)
         self.endpoint.forget_up_to(offset)
 
-    def transaction_ack(self, asked: Any) -> TxnAck:
-        if len(asked.message_id) > MAX_IDS_OF_TRANSACTION:
+    def transaction_ack(self, command: AckCommand) -> TxnAck:
+        if len(command.message_id) > MAX_IDS_OF_TRANSACTION:
             raise errors.InvalidOption(
-                f"an acknowledgement in a transaction names {len(asked.message_id)} messages, "
+                f"an acknowledgement in a transaction names {len(command.message_id)} messages, "
                 f"expected up to {MAX_IDS_OF_TRANSACTION}"
             )
-        if asked.ack_type == _CUMULATIVE:
-            return self._cumulative_in_transaction(asked)
+        if command.ack_type == _CUMULATIVE:
+            return self._cumulative_in_transaction(command)
         whole, batches = BitMap64(), dict[int, tuple[int, int]]()
-        for each in asked.message_id:
+        for each in command.message_id:
             offset = self._offset(each)
             size = self._size(offset, each)
             if size < _BATCH_FROM or not each.ack_set:
@@ -429,29 +435,28 @@ class SubscriptionConsumer:
                 self.endpoint.acknowledged_in_transaction(offset, size, acked)
         return TxnAck(whole, batches)
 
-    def _cumulative_in_transaction(self, asked: Any) -> TxnAck:
+    def _cumulative_in_transaction(self, command: AckCommand) -> TxnAck:
         self._check_cumulative()
-        if len(asked.message_id) != 1:
-            raise errors.Refused(f"a cumulative acknowledgement names {len(asked.message_id)} messages, expected one")
-        said = asked.message_id[0]
-        offset = self._offset(said)
-        size = self._size(offset, said)
-        left = bits_of(said.ack_set, size)
+        if len(command.message_id) != 1:
+            raise errors.Refused(f"a cumulative acknowledgement names {len(command.message_id)} messages, expected one")
+        field = command.message_id[0]
+        offset = self._offset(field)
+        size = self._size(offset, field)
+        left = bits_of(field.ack_set, size)
         if left:
             passed = (left & -left).bit_length() - 1
             return TxnAck(cumulative=CumulativeAck(offset, size, (1 << passed) - 1))
         self.endpoint.forget_up_to(offset)
         return TxnAck(cumulative=CumulativeAck(offset))
 
-    def _size(self, offset: int, said: Any) -> int:
-        """How many messages a batch entry has: as it was sent to this client, or else as that says."""
+    def _size(self, offset: int, field: MessageIdField) -> int:
+        """The number of messages of a batch entry, as it was sent to this client, or else as the client states."""
         known = self.endpoint.sizes.get(offset)
-        if known is not None or not said.ack_set:
+        if known is not None or not field.ack_set:
             return known or 0
-        if not 0 < said.batch_size <= MAX_IN_BATCH:
-            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {MAX_IN_BATCH}")
-        size: int = said.batch_size
-        return size
+        if not 0 < field.batch_size <= MAX_IN_BATCH:
+            raise errors.InvalidOption(f"batch_size is {field.batch_size}, expected 1 to {MAX_IN_BATCH}")
+        return field.batch_size
 
     def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
         topic, number = self._place.topic, self._place.number
@@ -473,14 +478,14 @@ class SubscriptionConsumer:
                 f"subscription {self._subscription.name} is {self._member.type.value}: acknowledge messages one by one"
             )
 
-    def _offset(self, said: Any) -> int:
-        return self._layout.kafka_offset(self._place.number, said.ledgerId, said.entryId)
+    def _offset(self, field: MessageIdField) -> int:
+        return self._layout.kafka_offset(self._place.number, field.ledgerId, field.entryId)
 
     def redeliver_all(self, epoch: int | None) -> None:
         self.endpoint.meter.redelivered += self.endpoint.unacked
         self._member.redeliver_unacknowledged(self.endpoint, lambda: self._begin(epoch))
 
-    def redeliver(self, ids: Sequence[Any]) -> None:
+    def redeliver(self, ids: Sequence[MessageIdField]) -> None:
         self.endpoint.meter.redelivered += len(ids)
         for each in ids:
             self._member.negative_acknowledge(self._slot, self._offset(each), self.endpoint, 0.0)
@@ -489,18 +494,18 @@ class SubscriptionConsumer:
     def _begin(self, epoch: int | None) -> None:
         self.endpoint.epoch = epoch
 
-    def seek(self, asked: Any, deadline: Deadline) -> None:
+    def seek(self, command: SeekCommand, deadline: Deadline) -> None:
         timeout_s = deadline.remaining_s()
         places = Places(self._node, self._subscription, self._member, timeout_s)
-        target: object = _publish_time(asked)
+        target: object = _publish_time(command)
         inclusive = False
-        if asked.HasField("message_id"):
-            target = native_id(asked.message_id)
-            inclusive = True  # Pulsar sets the cursor to the id; what comes first is its client's to say
-        wishes = places.seek_targets(target, deadline, inclusive=inclusive)
+        if command.HasField("message_id"):
+            target = native_id(command.message_id)
+            inclusive = True  # Pulsar sets the cursor to the id, and the client skips messages
+        targets = places.seek_targets(target, deadline, inclusive=inclusive)
         self._member.wait_until_assigned(deadline)
         self._member.have_saved_elsewhere(deadline)
-        self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+        self._node.memberships.live_cursors.change(self._subscription, targets, deadline)
 
     @property
     def kind(self) -> SubscriptionType:
@@ -530,10 +535,10 @@ class SubscriptionConsumer:
 
 
 class ReadingConsumer:
-    """A reader: it begins where its client says, and nothing of it is kept.
+    """A reader without durable state.
 
-    As in Pulsar it begins with the entry that the client names, of which the client leaves out what it does not want;
-    and it has a mark-delete position, by which a client tells that there is more.
+    As in Pulsar it begins with the entry of the client's start id, and the client skips messages of that entry. By its
+    mark-delete position a client finds out whether there are more messages.
     """
 
     def __init__(self, place: EntryPlace, tail: Tail, endpoint: WireEndpoint, start: int) -> None:
@@ -543,8 +548,8 @@ class ReadingConsumer:
         self._marked = start - 1
         self.sought_offset: int | None = None
 
-    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
-        """Moves the mark-delete position alone, which ends with the reader."""
+    def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
+        """Move the mark-delete position, which ends with the reader."""
         layout, number = self._place.topic.layout, self._place.number
         for each in ids:
             offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
@@ -552,24 +557,25 @@ class ReadingConsumer:
                 self._marked = max(self._marked, offset)
                 self.endpoint.forget(offset)
 
-    def transaction_ack(self, asked: Any) -> TxnAck:
-        raise errors.Refused("what a reader has read is not kept: no transaction holds it")
+    def transaction_ack(self, command: AckCommand) -> TxnAck:
+        raise errors.Refused("a reader has no durable acknowledgements: no transaction holds them")
 
     def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
         raise NotImplementedError
 
-    def redeliver(self, ids: Sequence[Any]) -> None:
-        """Nothing that a reader's client asks for."""
+    def redeliver(self, ids: Sequence[MessageIdField]) -> None:
+        """Readers redeliver nothing."""
 
     def redeliver_all(self, epoch: int | None) -> None:
-        """Likewise."""
+        """Readers redeliver nothing."""
 
-    def seek(self, asked: Any, deadline: Deadline) -> None:
-        """As in Pulsar the client opens it anew, and it goes on there, wherever the client then says to begin."""
-        if asked.HasField("message_id"):
-            self.sought_offset = _begin(self._place, asked.message_id, deadline)
+    def seek(self, command: SeekCommand, deadline: Deadline) -> None:
+        """Close the reader. As in Pulsar the client opens it anew, and it continues there, whatever its new start id
+        is."""
+        if command.HasField("message_id"):
+            self.sought_offset = _begin(self._place, command.message_id, deadline)
         else:
-            self.sought_offset = _begin_at_time(self._place, _publish_time(asked), deadline)
+            self.sought_offset = _begin_at_time(self._place, _publish_time(command), deadline)
         self.endpoint.sought()
 
     @property
@@ -583,7 +589,7 @@ class ReadingConsumer:
         return (*self._place.last_message(deadline), self._place.id_of(self._marked))
 
     def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
-        """Nothing but its end: there is no subscription."""
+        """Close the reader, which has no subscription."""
         self.close(deadline)
 
     def close(self, deadline: Deadline) -> None:
@@ -592,49 +598,49 @@ class ReadingConsumer:
 
 
 def open_consumer(
-    node: Node, asked: Any, wire: Wire, deadline: Deadline, sought_offset: int | None = None
+    node: Node, command: SubscribeCommand, wire: Wire, deadline: Deadline, sought_offset: int | None = None
 ) -> WireConsumer:
-    """A consumer of a topic or a partition, which may make the topic and the subscription. `sought_offset` is what the
-    reader said that this one follows (`WireConsumer`).
+    """Open a consumer of a topic or a partition, which may create the topic and the subscription. `sought_offset` is
+    that of the reader's predecessor (`WireConsumer`).
 
     Raises:
         LayerError, MappingError: see `Memberships.subscribe`, `TopicRegistry.open`, `SchemaRegistry.for_consumer`.
     """
-    name = TopicName.parse(asked.topic)
-    if not 0 <= asked.subType < len(TYPES):
-        raise errors.InvalidOption(f"subType is {asked.subType}, expected 0 to {len(TYPES) - 1}")
-    check_subscription_name(asked.subscription)
-    if asked.read_compacted and not name.is_persistent:
+    name = TopicName.parse(command.topic)
+    if not 0 <= command.subType < len(TYPES):
+        raise errors.InvalidOption(f"subType is {command.subType}, expected 0 to {len(TYPES) - 1}")
+    check_subscription_name(command.subscription)
+    if command.read_compacted and not name.is_persistent:
         raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
-    rules, properties = _rules(asked), properties_of(asked)
-    topic = _topic(node, name, deadline, make=asked.force_topic_creation)
-    if asked.HasField("schema"):
-        admit_schema(node, topic, schema_info(asked.schema), deadline)
+    rules, properties = _rules(command), properties_of(command)
+    topic = _topic(node, name, deadline, make=command.force_topic_creation)
+    if command.HasField("schema"):
+        admit_schema(node, topic, schema_info(command.schema), deadline)
     if topic.partitioned and name.partition < 0:
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None)
-    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
+    endpoint = WireEndpoint(command.consumer_name or secrets.token_hex(5), command.consumer_id, wire, rules)
     endpoint.metadata = properties
-    endpoint.reports_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
-    if asked.HasField("consumer_epoch"):
-        endpoint.epoch = asked.consumer_epoch
-    if sought_offset is not None or (not asked.durable and asked.HasField("start_message_id")):
-        return _reader(place, asked, endpoint, sought_offset, deadline)
+    endpoint.reports_active = TYPES[command.subType] is SubscriptionType.FAILOVER
+    if command.HasField("consumer_epoch"):
+        endpoint.epoch = command.consumer_epoch
+    if sought_offset is not None or (not command.durable and command.HasField("start_message_id")):
+        return _reader(place, command, endpoint, sought_offset, deadline)
     subscription, member = node.memberships.subscribe(
         topic,
-        asked.subscription,
-        TYPES[asked.subType],
+        command.subscription,
+        TYPES[command.subType],
         endpoint,
-        from_earliest=asked.initialPosition == _EARLIEST,
+        from_earliest=command.initialPosition == _EARLIEST,
         ack_persist_interval_s=_ACK_PERSIST_INTERVAL_S,
-        read_compacted=asked.read_compacted,
+        read_compacted=command.read_compacted,
         deadline=deadline,
         partition=place.partition,
-        properties={each.key: each.value for each in asked.subscription_properties},
-        replicated=asked.replicate_subscription_state,
-        non_durable=not asked.durable and name.is_persistent,
+        properties={each.key: each.value for each in command.subscription_properties},
+        replicated=command.replicate_subscription_state,
+        non_durable=not command.durable and name.is_persistent,
     )
-    endpoint.undeliverable = node.meters.subscription(str(name), asked.subscription).count_undeliverable
+    endpoint.undeliverable = node.meters.subscription(str(name), command.subscription).count_undeliverable
     return SubscriptionConsumer(place, subscription, member, endpoint)
 
 
@@ -647,55 +653,55 @@ def _topic(node: Node, name: TopicName, deadline: Deadline, *, make: bool) -> To
     return found
 
 
-def parts_of(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The ids of a command in parts that take some milliseconds each."""
+def parts_of(ids: Sequence[MessageIdField]) -> Iterator[Sequence[MessageIdField]]:
+    """The ids of a command in parts of some milliseconds each."""
     return (ids[start : start + MAX_IDS_AT_ONCE] for start in range(0, len(ids), MAX_IDS_AT_ONCE))
 
 
-def _ranges(said: Any) -> tuple[tuple[int, int], ...] | None:
-    """Of a KeySharedMeta; None where keys are split by themselves. Raises InvalidOption: there are too many."""
-    if said.keySharedMode != _STICKY:
+def _ranges(field: KeySharedMetaField) -> tuple[tuple[int, int], ...] | None:
+    """The hash ranges of a consumer; None: keys are split automatically. Raises InvalidOption: too many ranges."""
+    if field.keySharedMode != _STICKY:
         return None
-    if len(said.hashRanges) > MAX_HASH_RANGES:
+    if len(field.hashRanges) > MAX_HASH_RANGES:
         raise errors.InvalidOption(
-            f"a consumer has {len(said.hashRanges)} hash ranges, expected up to {MAX_HASH_RANGES}"
+            f"a consumer has {len(field.hashRanges)} hash ranges, expected up to {MAX_HASH_RANGES}"
         )
-    return tuple((each.start, each.end) for each in said.hashRanges)
+    return tuple((each.start, each.end) for each in field.hashRanges)
 
 
-def _rules(asked: Any) -> DeliveryRules:
+def _rules(command: SubscribeCommand) -> DeliveryRules:
     key_shared = None
-    if TYPES[asked.subType] is SubscriptionType.KEY_SHARED:
-        said = asked.keySharedMeta
-        ranges = _ranges(said)
-        check_ranges(asked.consumer_name, ranges or ())
-        key_shared = KeySharedRule(ranges, said.allowOutOfOrderDelivery)
-    return DeliveryRules(priority=asked.priority_level, key_shared=key_shared)
+    if TYPES[command.subType] is SubscriptionType.KEY_SHARED:
+        field = command.keySharedMeta
+        ranges = _ranges(field)
+        check_ranges(command.consumer_name, ranges or ())
+        key_shared = KeySharedRule(ranges, field.allowOutOfOrderDelivery)
+    return DeliveryRules(priority=command.priority_level, key_shared=key_shared)
 
 
 def _reader(
-    place: EntryPlace, asked: Any, endpoint: WireEndpoint, sought_offset: int | None, deadline: Deadline
+    place: EntryPlace, command: SubscribeCommand, endpoint: WireEndpoint, sought_offset: int | None, deadline: Deadline
 ) -> ReadingConsumer:
     if sought_offset is not None:
         start = sought_offset
-    elif asked.start_message_rollback_duration_sec:
-        since_ms = max(0, place.node.clock.now_ms() - asked.start_message_rollback_duration_sec * 1000)
+    elif command.start_message_rollback_duration_sec:
+        since_ms = max(0, place.node.clock.now_ms() - command.start_message_rollback_duration_sec * 1000)
         start = _begin_at_time(place, since_ms, deadline)
     else:
-        start = _begin(place, asked.start_message_id, deadline)
-    endpoint.ranges = _ranges(asked.keySharedMeta)
+        start = _begin(place, command.start_message_id, deadline)
+    endpoint.ranges = _ranges(command.keySharedMeta)
     partitions = [place.number]
-    compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if asked.read_compacted else {}
+    compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if command.read_compacted else {}
     tail = place.node.readers.open_tail(place.topic, {place.number: start}, endpoint, compacted)
     return ReadingConsumer(place, tail, endpoint, start)
 
 
-def _begin(place: EntryPlace, asked: Any, deadline: Deadline) -> int:
-    """The offset of an entry that a client names; behind the last one for latest, and where nothing is kept."""
-    said, partitions = native_id(asked), [place.number]
-    if said == NativeMessageId.latest or not place.topic.name.is_persistent:
+def _begin(place: EntryPlace, field: MessageIdField, deadline: Deadline) -> int:
+    """The offset of an entry, or the end for latest and for a non-persistent topic."""
+    start, partitions = native_id(field), [place.number]
+    if start == NativeMessageId.latest or not place.topic.name.is_persistent:
         return _end(place, deadline)
-    whole = NativeMessageId(said.partition(), said.ledger_id(), said.entry_id(), -1)
+    whole = NativeMessageId(start.partition(), start.ledger_id(), start.entry_id(), -1)
     starts, _ = TopicPositions(place.node, place.topic).begin(partitions, whole, deadline, inclusive=True)
     return starts[place.number]
 

@@ -1,13 +1,12 @@
-"""A producer of a connection: what it sends becomes records, and what Kafka reports becomes receipts."""
+"""Turns SEND frames into Kafka records, and delivery reports into SEND_RECEIPT frames."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import (
@@ -26,7 +25,7 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.services import ToldToProducers
 from pulsar_on_kafka.broker.publishing.admission import Application, TopicAdmission
 from pulsar_on_kafka.broker.publishing.chunking import KEY_AND_HEADERS_BYTES, record_limit
-from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback
+from pulsar_on_kafka.broker.publishing.in_flight import OwnCallback
 from pulsar_on_kafka.broker.publishing.outgoing_message import MAX_SEQUENCE_ID, ReadyMessage
 from pulsar_on_kafka.broker.publishing.outgoing_schema import LetterSchema
 from pulsar_on_kafka.broker.publishing.outlet import Limits
@@ -37,6 +36,7 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFe
 from pulsar_on_kafka.gateway.handlers.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import producers_version, schema_info
+from pulsar_on_kafka.gateway.handlers.split_entry import SplitEntry, SplitRecord
 from pulsar_on_kafka.gateway.handlers.transactions import RoleTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter as Frames
@@ -49,7 +49,9 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY
-from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command, send_receipt
+from pulsar_on_kafka_mapping.wire.command_types import ProducerCommand, SendCommand
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, send_receipt
+from pulsar_on_kafka_mapping.wire.commands import command as encode_command
 from pulsar_on_kafka_mapping.wire.entries import read_entry
 from pulsar_on_kafka_mapping.wire.frames import frame
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, decode_metadata
@@ -63,38 +65,38 @@ MODES: Final = (
     AccessMode.WAIT_FOR_EXCLUSIVE,
     AccessMode.EXCLUSIVE_WITH_FENCING,
 )
-"""By their numbers in Pulsar's ProducerAccessMode."""
+"""In the order of Pulsar's ProducerAccessMode."""
 _LIMITS: Final = Limits(
     max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0, waits_for_librdkafka=False
 )
-"""The client has its own, and waits as long as it wants to; the loop waits for nothing."""
+"""The client has limits and time-outs of its own. The event loop does not wait."""
 USE: Final = "gateway"
-"""Clients' records have a Kafka producer of their own, which is given up where the gateway is cut off from Kafka."""
+"""Clients' records have their own Kafka producer. A gateway that is disconnected from Kafka gives up that producer."""
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
-"""Headers that readers have to look at."""
+"""Headers that readers must check."""
 _PLAIN: Final = 0
 _MORE: Final = 1
 _CHUNKS: Final = 2
 _RAW: Final = 4
 _OF_TRANSACTIONS: Final = frozenset({ServerError.INVALID_TXN_STATUS, ServerError.TRANSACTION_NOT_FOUND})
-"""A message that a transaction refuses is not allowed, as in Pulsar: with any other code its client would open the
-producer anew, and send it again and again."""
+"""A message that a transaction rejects gets NOT_ALLOWED, as in Pulsar. With another code its client would reopen the
+producer and resend the message without end."""
 _OF_ONE_MESSAGE: Final = frozenset({ServerError.NOT_ALLOWED, ServerError.CHECKSUM})
-"""With these a client fails the message, and goes on. With any other it closes its connection, and sends everything
-again that has no receipt. Source: `ClientCnx.handleSendError` of the Java client, `ClientConnection` of C++."""
+"""On these codes a client fails the message and continues. On any other code it closes its connection and resends all
+messages without a receipt. Source: `ClientCnx.handleSendError` of the Java client, `ClientConnection` of C++."""
 MAX_MESSAGES_IN_BATCH: Final = 100_000
-"""Messages of one batch: its acknowledgements are a bit for each, and a consumer gets all of them at once."""
+"""Messages of one batch. Each has a bit in acknowledgements, and a consumer gets all of them at once."""
 _OPERATION_S: Final = 30.0
 _ENDED: Final = error_code_of(AlreadyClosed("the producer has ended"))
 _NOWHERE: Final = 2**64 - 1
-"""Ledger and entry id of a message that was stored before (Pulsar's -1)."""
+"""Ledger and entry id of a duplicate (-1 in Pulsar)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedProducer:
-    """An admitted producer, and what its client is told."""
+    """An admitted producer, and the fields of the reply to its client."""
 
     sender: Sender
     partition: int
@@ -103,42 +105,44 @@ class OpenedProducer:
     meter: Meter
 
 
-def access_mode(asked: Any) -> AccessMode:
-    """Raises InvalidOption: it is not one of Pulsar's."""
-    if not 0 <= asked.producer_access_mode < len(MODES):
-        raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
-    return MODES[asked.producer_access_mode]
+def access_mode(command: ProducerCommand) -> AccessMode:
+    """Raises InvalidOption: the mode is unknown."""
+    if not 0 <= command.producer_access_mode < len(MODES):
+        raise InvalidOption(f"producer_access_mode is {command.producer_access_mode}, expected 0 to {len(MODES) - 1}")
+    return MODES[command.producer_access_mode]
 
 
-def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], Deadline]) -> OpenedProducer | None:
-    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. None: it
-    waits for being the only one, and there are others. `meter`: what statistics tell of it, from its first moment.
+def open_producer(
+    node: Node, command: ProducerCommand, meter: Meter, deadline: Callable[[], Deadline]
+) -> OpenedProducer | None:
+    """Admit a producer, which may create its topic and an initial subscription. `meter` counts from the start. None:
+    the producer waits for exclusive access, and the topic has other producers.
 
     Raises:
         LayerError, MappingError: as `access_mode`, `TopicAdmission`, `SchemaRegistry.for_producer`,
         `check_subscription_name`.
     """
-    mode = access_mode(asked)
+    mode = access_mode(command)
     waits = mode is AccessMode.WAIT_FOR_EXCLUSIVE
-    name, properties = TopicName.parse(asked.topic), properties_of(asked)
+    name, properties = TopicName.parse(command.topic), properties_of(command)
     admission = TopicAdmission(node, name, deadline)
-    schema = schema_info(asked.schema) if asked.HasField("schema") else None
+    schema = schema_info(command.schema) if command.HasField("schema") else None
     version = producers_version(node, admission.topic, schema, deadline())
-    if asked.initial_subscription_name and name.is_persistent:
-        check_subscription_name(asked.initial_subscription_name)
-        node.memberships.create_subscription(name, asked.initial_subscription_name, deadline())
+    if command.initial_subscription_name and name.is_persistent:
+        check_subscription_name(command.initial_subscription_name)
+        node.memberships.create_subscription(name, command.initial_subscription_name, deadline())
     native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()))
     native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
     application = Application(
-        name=(asked.producer_name or None) if asked.user_provided_producer_name else None,
-        former_name=asked.producer_name or None,
+        name=(command.producer_name or None) if command.user_provided_producer_name else None,
+        former_name=command.producer_name or None,
         comes_again=True,
         schema=LetterSchema(),
         options=SenderOptions(limits=_LIMITS),
         mode=AccessMode.EXCLUSIVE if waits else mode,
         properties=properties,
         use=USE,
-        topic_epoch=asked.topic_epoch if asked.HasField("topic_epoch") else None,
+        topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         traffic=meter.traffic,
     )
     try:
@@ -165,31 +169,31 @@ class ProducerCallbacks:
 
 
 class NativeEntries:
-    """The entries of clients are taken apart where a topic's policy `entry_format` says so, or Kafka compacts it."""
+    """Splits entries into messages, if the topic's policy `entry_format` requires that, or Kafka compacts the topic."""
 
     def __init__(self, node: Node, topic: Topic, limits: RecordLimits) -> None:
         self._node = node
         self._limits = limits
         self._kafka_topic = topic.kafka_topic
-        self._most_bytes = 0
-        self._wanted = False
+        self._max_bytes = 0
+        self._splits = False
 
     def follow(self, entry_format: str, deadline: Deadline) -> None:
         """Raises LayerError."""
-        wanted = entry_format == NATIVE or self._limits.compacted
-        if wanted and not self._most_bytes:
-            self._most_bytes = record_limit(self._node.admin, self._kafka_topic, deadline) - KEY_AND_HEADERS_BYTES
-        self._wanted = wanted
+        splits = entry_format == NATIVE or self._limits.compacted
+        if splits and not self._max_bytes:
+            self._max_bytes = record_limit(self._node.admin, self._kafka_topic, deadline) - KEY_AND_HEADERS_BYTES
+        self._splits = splits
 
     def messages(self, metadata: PulsarMetadata, payload: bytes, *, deduplicated: bool) -> Sequence[NativeMessage]:
-        """What is to be stored: the entry as it came, or its messages.
+        """The messages to store: the unchanged entry, or its messages.
 
         Raises:
-            Refused: Kafka compacts the topic, and one of these would take others along (`RecordLimits.check`).
+            Refused: Kafka compacts the topic, and a record would delete other messages (`RecordLimits.check`).
         """
         found = None
-        if self._wanted:
-            found = taken_apart(metadata, payload, self._most_bytes, deduplicated=deduplicated)
+        if self._splits:
+            found = taken_apart(metadata, payload, self._max_bytes, deduplicated=deduplicated)
         messages: Sequence[NativeMessage] = found or (NativeMessage(metadata, payload),)
         if self._limits.compacted:
             for each, _ in messages:
@@ -203,7 +207,7 @@ class NativeEntries:
 
 
 class WireProducer:
-    """For the loop of its connection. Memory: what is under way, which its connection bounds (`Connection`)."""
+    """For the event loop. Memory: the messages in flight, which `FlowControl` bounds."""
 
     def __init__(
         self,
@@ -226,23 +230,23 @@ class WireProducer:
         self._topic = sender.outlet.admitted.topic
         self._registered_name = str(self._topic.name)
         self._recorded = _PLAIN
-        """What readers of the topic are known to be told of: `_MORE`, `_CHUNKS` and `_RAW`."""
+        """The features that the topic's record announces to readers: `_MORE`, `_CHUNKS` and `_RAW`."""
         self._native = opened.native
         self._partition = opened.partition
         partitions = self._topic.partitions
         self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
-        """Looked at until it is known, or cannot be."""
+        """The search for the client's scheme, until it ends."""
         self.topic = sender.outlet.topic()
         self.topic_epoch = sender.outlet.admitted.membership.topic_epoch or None
-        """What its client is to say when it opens it again; None of a Shared one."""
+        """The epoch that its client sends when it reopens the producer; None: a shared producer."""
         self._epoch = sender.epoch
         self._marks = sender.marks
         self._repeated = RepeatedEntries[_Meaning]()
         self.encoded_number = varint(number)
         self._transactions = transactions
         self._markers_recorded = False
-        self._over = False
-        """Nothing that comes is stored any more: its client sends it again, in order, to the producer's successor."""
+        self._has_ended = False
+        """No later message is stored: the client resends them in order to the reopened producer."""
         self._frames = frames
         self._add_sends = callbacks.sent
         self.answered = callbacks.answered
@@ -250,9 +254,9 @@ class WireProducer:
         self._left = callbacks.left
 
     def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
-        """`send` of an entry that differs from one before it in number, time and payload alone. False of any other, and
-        nothing has happened."""
-        if self._over:
+        """`send` of an entry that differs from an earlier one in number, time and payload only. False: any other entry,
+        which was not sent."""
+        if self._has_ended:
             self.answered(1)
             return True
         outlet = self._outlet
@@ -280,19 +284,22 @@ class WireProducer:
         meter.bytes += len(entry)
         return True
 
-    def send(self, asked: Any, entry: bytes) -> Callable[[], None] | Left | None:
-        """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
-        nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException. Or give
-        what is left to do, because librdkafka has no room, or the entry is refused and others are not answered yet."""
-        if self._over:
+    def send(self, command: SendCommand, entry: bytes) -> Callable[[], None] | Left | None:
+        """Store one entry and send a receipt.
+
+        Returns a function if other work has to precede: the entry was not sent, and is to be sent again after that. The
+        function may block, and raises LayerError, PulsarException. Returns `Left` if librdkafka has no room, or if the
+        refusal of the entry has to follow earlier replies.
+        """
+        if self._has_ended:
             self.answered(1)
             return None
-        number = varint(asked.sequence_id)
-        highest = asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
-        sent = _Sent(self, asked.sequence_id, number, highest)
+        number = varint(command.sequence_id)
+        highest = command.highest_sequence_id if command.HasField("highest_sequence_id") else None
+        sent = _Sent(self, command.sequence_id, number, highest)
         try:
-            _check_ids(asked.sequence_id, highest)
-            records, txn, plain = self._records(asked, entry)
+            _check_ids(command.sequence_id, highest)
+            records, txn, plain = self._records(command, entry)
         except CorruptRecord as failure:
             return Refusal(self, sent.refused, ServerError.CHECKSUM, str(failure)).given()
         except (MappingError, PulsarException, Refused) as failure:
@@ -301,7 +308,7 @@ class WireProducer:
         first = self._first(records, txn, part) or self.look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
             return first
-        self.meter.messages += asked.num_messages
+        self.meter.messages += command.num_messages
         self.meter.bytes += len(entry)
         if plain is not None:
             record = records[0][1]
@@ -319,18 +326,18 @@ class WireProducer:
         return None if left.hand_over() else left
 
     def full(self) -> bool:
-        """Kafka takes what librdkafka has first."""
+        """Whether librdkafka's queue is full."""
         return self._outlet.kafka.full
 
     def is_over(self) -> bool:
-        """It takes no message any more."""
+        """Whether the producer accepts no message any more."""
         outlet = self._outlet
-        return self._over or outlet.closed or outlet.thrown_out is not None
+        return self._has_ended or outlet.closed or outlet.thrown_out is not None
 
     def hand_over(
         self, sequence_id: int, record: EntryRecord, part: ClientTransaction | None, callback: OwnCallback
     ) -> None:
-        """Raises LayerError, PulsarException: it is refused. BufferError: librdkafka has no room."""
+        """Raises LayerError, PulsarException: the record is refused. BufferError: librdkafka has no room."""
         self._way.put(
             ReadyMessage(
                 record.value,
@@ -345,18 +352,18 @@ class WireProducer:
             )
         )
 
-    def refuse(self, asked: Any, code: ServerError, reason: str) -> Refusal | None:
-        """Of one entry. Gives what is left to do, as `send`."""
-        sent = _Sent(self, asked.sequence_id, varint(asked.sequence_id), None)
+    def refuse(self, command: SendCommand, code: ServerError, reason: str) -> Refusal | None:
+        """Refuse one entry. Returns as `send`."""
+        sent = _Sent(self, command.sequence_id, varint(command.sequence_id), None)
         return Refusal(self, sent.refused, code, reason).given()
 
     def has_unanswered(self) -> bool:
-        """Records of it are under way."""
+        """Whether records are in flight."""
         return self._outlet.send_counts().pending > 0
 
     def _stamp(self, record: EntryRecord, part: ClientTransaction | None) -> int:
-        """The record's time. In a transaction it is not later than now, and taken before the transaction's time is
-        checked: see `TransactionalSend.stamp`."""
+        """The record's time. In a transaction it is at most now, and read before the transaction's deadline is checked:
+        see `TransactionalSend.stamp`."""
         if part is None:
             return record.timestamp_ms
         stamp = min(record.timestamp_ms, self._node.clock.known_now_ms())
@@ -367,8 +374,8 @@ class WireProducer:
     def _first(
         self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None, part: ClientTransaction | None
     ) -> Callable[[], None] | None:
-        """Putting on record, once, that readers of the topic have to look at headers, and to put chunks together; and
-        registering the partition with a transaction whose client has not."""
+        """Work that precedes an entry: announce headers and chunks to readers of the topic, once, or register the
+        partition with the transaction."""
         if txn is not None and not (
             self._markers_recorded and part is not None and part.has_registered(self._registered_name, self._partition)
         ):
@@ -379,14 +386,14 @@ class WireProducer:
         if not needed & ~self._recorded:
             return None
 
-        def put_on_record() -> None:
+        def announce() -> None:
             self._outlet.admitted.more_than_plain(chunks=bool(needed & _CHUNKS), raw=bool(needed & _RAW))
             self._recorded |= needed
 
-        return put_on_record
+        return announce
 
     def look_first(self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None) -> Callable[[], None] | None:
-        """Looking whether a message is stored already, where deduplication has to ask Kafka for that."""
+        """Work that precedes an entry: the look-up of duplicates, if deduplication has to read Kafka for that."""
         deduplication = self._outlet.admitted.deduplication
         for sequence_id, _ in records:
             if deduplication.has_to_look(self._partition, sequence_id, txn):
@@ -403,37 +410,36 @@ class WireProducer:
         self._transactions.part(txn, deadline).register_partition(self._registered_name, self._partition, deadline)
 
     def _records(
-        self, asked: Any, entry: bytes
+        self, command: SendCommand, entry: bytes
     ) -> tuple[list[tuple[int, EntryRecord]], TxnId | None, tuple[bytes, int | None] | None]:
-        """The records with their sequence ids, and the transaction that they are of: that of the command, or else of
-        the metadata. And the bytes of the metadata with the payload's size, if they say one, where any other entry of
-        these bytes, but for number and time, is such a record, too."""
-        said, payload, _ = read_entry(entry)
-        metadata = decode_metadata(said)
+        """The records with their sequence ids, and their transaction: that of the command, or else of the metadata. If
+        later entries may repeat the metadata, also these bytes and the payload's size that they state."""
+        encoded, payload, _ = read_entry(entry)
+        metadata = decode_metadata(encoded)
         if (metadata.messages or 0) > MAX_MESSAGES_IN_BATCH:
             raise InvalidMessage(f"a batch has {metadata.messages} messages, expected up to {MAX_MESSAGES_IN_BATCH}")
         metadata.producer_name = self.sender.name
         if self._key_scheme is not None and metadata.partition_key is not None:
             self._look_at_key(self._key_scheme, metadata.partition_key)
-        named = asked.HasField("txnid_most_bits") and asked.HasField("txnid_least_bits")
-        txn = txn_of(asked) if named else txn_of_metadata(metadata)
+        named = command.HasField("txnid_most_bits") and command.HasField("txnid_least_bits")
+        txn = txn_of(command) if named else txn_of_metadata(metadata)
         if txn is not None:
             metadata.txn_most, metadata.txn_least = txn
         now_ms = self._node.clock.known_now_ms()
         messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
         _check_ids(metadata.highest_sequence_id, *(each.sequence_id for each, _ in messages))
-        if len(messages) == 1:  # under the command's id: that is what its client knows of
+        if len(messages) == 1:  # under the command's id, which the client knows
             record = record_of(*messages[0], epoch=self._epoch, now_ms=now_ms)
             repeats = txn is None and _means_the_same(metadata) and record.timestamp_ms == metadata.publish_time_ms
             size = None if metadata.uncompressed_bytes is None else len(payload)
-            return [(asked.sequence_id, record)], txn, (said, size) if repeats else None
+            return [(command.sequence_id, record)], txn, (encoded, size) if repeats else None
         records = [
             (each.sequence_id or 0, record_of(each, body, epoch=self._epoch, now_ms=now_ms)) for each, body in messages
         ]
         return records, txn, None
 
     def _look_at_key(self, scheme: KeyScheme, key: bytes) -> None:
-        """What the client chooses partitions by is put on record with the topic, which may have another one."""
+        """Record the client's hashing scheme with the topic."""
         found = scheme.saw(key)
         if found is not None:
             self._outlet.admitted.routes_keys(found)
@@ -441,7 +447,7 @@ class WireProducer:
             self._key_scheme = None
 
     def close(self) -> None:
-        """Return when everything sent before was answered; a second call does nothing."""
+        """Return when all earlier messages have their reply. A second call does nothing."""
         try:
             self.sender.close(lambda: None)
         except AlreadyClosed:
@@ -449,40 +455,41 @@ class WireProducer:
         self._left()
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
-        """As in Pulsar its client is sent away when its topic was deleted by force, and when the backlog quota is
-        exceeded: it comes again, to a topic made anew, or when there is room. Raises LayerError."""
-        over = policies.incarnation != self._topic.layout.incarnation
-        if (over or policies.backlog_exceeded is not None) and not self.sender.outlet.closed:
+        """Close the producer when its topic was deleted by force or the backlog quota is exceeded, as in Pulsar. The
+        client reopens it, on a new topic or when the quota allows. Raises LayerError."""
+        is_over = policies.incarnation != self._topic.layout.incarnation
+        if (is_over or policies.backlog_exceeded is not None) and not self.sender.outlet.closed:
             self._lost()
         self.sender.follow_deduplication(policies.deduplication, deadline)
         self._native.follow(policies.entry_format, deadline)
 
     def thrown_out(self, records: int) -> None:
-        """A message is answered by the producer's end, as in Pulsar: its client learns why when it opens it anew. What
-        came behind the message is not stored, or it would stand before it."""
-        self._over = True
+        """Close the producer instead of a reply, as in Pulsar: its client gets the reason when it reopens the producer.
+        Later messages are not stored, or they would precede the resent one."""
+        self._has_ended = True
         self.answered(records)
         self._lost()
 
-    def tell(self, answer: bytes, records: int) -> None:
+    def reply(self, answer: bytes, records: int) -> None:
         self._frames.send_one(answer)
         self.answered(records)
 
 
-def _check_ids(*said: int | None) -> None:
-    """Raises InvalidMessage: one of these sequence ids could be told to nobody."""
-    for sequence_id in said:
+def _check_ids(*sequence_ids: int | None) -> None:
+    """Raises InvalidMessage: no receipt could have one of these sequence ids."""
+    for sequence_id in sequence_ids:
         if sequence_id is not None and sequence_id > MAX_SEQUENCE_ID:
             raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {MAX_SEQUENCE_ID}")
 
 
 def _means_the_same(metadata: PulsarMetadata) -> bool:
-    """With any payload and number: what is compressed may have to be opened, and a batch taken apart."""
+    """Whether metadata mean the same with any payload and number. Compressed messages and batches may have to be
+    decoded."""
     return not metadata.compression and metadata.messages is None and metadata.highest_sequence_id is None
 
 
 def _needed_of(record: EntryRecord) -> int:
-    """What readers of the topic have to be told of before this record."""
+    """The features that the topic must announce to its readers before this record."""
     names = {name for name, _ in record.headers}
     if record.value is not None and not names & _LOOKED_AT:
         return _PLAIN
@@ -490,7 +497,7 @@ def _needed_of(record: EntryRecord) -> int:
 
 
 class _Meaning(NamedTuple):
-    """What a record has besides its number, time and payload."""
+    """A record without its number, time and payload."""
 
     key: bytes | None
     is_null: bool
@@ -498,15 +505,15 @@ class _Meaning(NamedTuple):
 
 
 class _Sent(OwnCallback):
-    """The callback of one entry that was sent."""
+    """The callback of one entry in flight."""
 
     __slots__ = ("_number", "_producer", "_sequence_id", "highest_sequence_id", "part", "records")
 
     prompt = True
     part: ClientTransaction | None
-    """The transaction that it is an operation of, until it is answered."""
+    """The transaction of which the entry is an operation, until its reply."""
     records: int
-    """How many it became."""
+    """The number of the entry's records."""
 
     def __init__(self, producer: WireProducer, sequence_id: int, number: bytes, highest: int | None) -> None:
         """`number`: the sequence id as its varint."""
@@ -526,7 +533,7 @@ class _Sent(OwnCallback):
             return
         producer = self._producer
         ledger, entry = message_id.ledger_id() & _NOWHERE, message_id.entry_id() & _NOWHERE
-        self._tell(send_receipt(producer.encoded_number, self._number, ledger, entry, self.highest_sequence_id))
+        self._reply(send_receipt(producer.encoded_number, self._number, ledger, entry, self.highest_sequence_id))
 
     def fail(self, failure: PulsarException) -> None:
         if isinstance(failure, ProducerFenced):
@@ -535,21 +542,21 @@ class _Sent(OwnCallback):
             self.refused(*error_code_of(failure))
 
     def refused(self, code: ServerError, reason: str) -> None:
-        """What may go well another time ends the producer alone, where SEND_ERROR would end its connection."""
+        """Close the producer if a retry may succeed: SEND_ERROR would close the whole connection."""
         producer = self._producer
         code = ServerError.NOT_ALLOWED if code in _OF_TRANSACTIONS else code
         if code not in _OF_ONE_MESSAGE:
             if not producer.is_over():  # once
-                _log.info("%s has to be opened anew by its client: %s", producer.sender.outlet, reason)
+                _log.info("%s is closed, for its client to reopen it: %s", producer.sender.outlet, reason)
             self._thrown_out()
             return
         refusal = {"sequence_id": self._sequence_id, "error": code, "message": reason}
-        self._tell(frame(command(Type.SEND_ERROR, producer_id=producer.number, **refusal)))
+        self._reply(frame(encode_command(Type.SEND_ERROR, producer_id=producer.number, **refusal)))
 
-    def _tell(self, answer: bytes) -> None:
+    def _reply(self, answer: bytes) -> None:
         if self.part is not None:
-            self._end_operation()  # first: who has heard of it may end the transaction
-        self._producer.tell(answer, self.records)
+            self._end_operation()  # first: the client may end the transaction after the reply
+        self._producer.reply(answer, self.records)
 
     def _thrown_out(self) -> None:
         self._end_operation()
@@ -562,10 +569,9 @@ class _Sent(OwnCallback):
 
 
 class Refusal:
-    """An entry's refusal, which its client may not hear before it has heard of all entries before it: Java's client
-    passes over one that is not of the oldest entry it waits for, and that entry is never answered; C++'s closes its
-    connection. For the loop. Source: `ProducerImpl.recoverNotAllowedError` of the Java client,
-    `ProducerImpl::removeCorruptMessage` of C++."""
+    """The refusal of an entry, which has to follow the replies to all earlier entries. Java's client ignores the
+    refusal of any but its oldest entry, and C++'s client closes its connection. For the event loop. Source:
+    `ProducerImpl.recoverNotAllowedError` of the Java client, `ProducerImpl::removeCorruptMessage` of C++."""
 
     def __init__(
         self, producer: WireProducer, refused: Callable[[ServerError, str], None], code: ServerError, reason: str
@@ -576,11 +582,11 @@ class Refusal:
         self._reason = reason
 
     def given(self) -> Refusal | None:
-        """None: at once; else it is left to do."""
+        """Refuse now if possible (None), else later."""
         return None if self.go_on(closing=False) else self
 
     def go_on(self, *, closing: bool) -> bool:
-        """Whether the client was told, or is not to be (`closing`); else it is to be called again."""
+        """Returns whether the refusal was sent, or is not to be sent (`closing`). Otherwise the caller retries."""
         producer = self._producer
         if closing or producer.is_over():
             self._refused(*_ENDED)
@@ -592,8 +598,8 @@ class Refusal:
 
 
 class EntryLeft:
-    """What of an entry librdkafka is to take yet, in its order: behind a record that is refused nothing more of it is
-    sent. For the loop."""
+    """The records of an entry that librdkafka has yet to take, in order. After a refused record no later one is sent.
+    For the event loop."""
 
     def __init__(
         self,
@@ -603,19 +609,19 @@ class EntryLeft:
         part: ClientTransaction | None,
         sent: _Sent,
     ) -> None:
-        """`part`: what this process knows of the transaction `txn`."""
+        """`part`: this process's share of the transaction `txn`."""
         self._producer = producer
         self._records = records
         self._txn = txn
         self._part = part
         self._sent = sent
-        self._together = _Together(sent, len(records)) if len(records) > 1 else None
+        self._together = SplitEntry(sent, len(records)) if len(records) > 1 else None
         self._at = 0
         self._refusal: Refusal | None = None
 
     def hand_over(self) -> bool:
-        """Whether nothing is left; else there is no room, or others are to be answered first, and it is to be called
-        again."""
+        """Returns whether nothing is left. Otherwise librdkafka has no room, or earlier replies come first, and the
+        caller retries."""
         together, part = self._together, self._part
         for at in range(self._at, len(self._records)):
             self._at = at
@@ -625,7 +631,7 @@ class EntryLeft:
             if self._producer.full():
                 return False
             try:
-                callback = self._sent if together is None else _OneOf(together, at)
+                callback = self._sent if together is None else SplitRecord(together, at)
                 self._producer.hand_over(*self._records[at], part, callback)
             except BufferError:
                 return False
@@ -635,8 +641,8 @@ class EntryLeft:
         return True
 
     def go_on(self, *, closing: bool) -> bool:
-        """`hand_over` again, unless the producer, or (`closing`) its connection, has ended meanwhile. The producer does
-        where Kafka would have to be asked by now whether a message is stored already."""
+        """`hand_over` again, unless the producer or its connection (`closing`) has ended meanwhile. The producer ends
+        if deduplication has to read Kafka by now."""
         producer = self._producer
         if self._refusal is not None:
             return self._refusal.go_on(closing=closing)
@@ -653,71 +659,4 @@ class EntryLeft:
 
 
 Left = EntryLeft | Refusal
-"""Of an entry, to go on with while nothing else of its connection is read."""
-
-
-class _Together:
-    """The records of an entry that was taken apart: its client hears once, when all were answered. Thread-safe.
-
-    The receipt has the id of the first one that is known. So what a client names by it (each message of its batch has
-    this id, and an index) begins before any of them, and nothing is passed over.
-    """
-
-    def __init__(self, sent: _Sent, count: int) -> None:
-        self.sent = sent
-        self._left = count
-        self._first: tuple[int, NativeMessageId] | None = None
-        self._failure: Callable[[], None] | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def failed(self) -> bool:
-        return self._failure is not None
-
-    def stored(self, at: int, message_id: NativeMessageId) -> None:
-        """The id of a message that was stored before is not known."""
-        with self._lock:
-            if message_id.entry_id() >= 0 and (self._first is None or at < self._first[0]):
-                self._first = at, message_id
-        self.answered(1)
-
-    def refused(self, reason: tuple[ServerError, str], records: int) -> None:
-        self.fail(partial(self.sent.refused, *reason), records)
-
-    def fail(self, answer: Callable[[], None], records: int = 1) -> None:
-        """So many are not stored, and the first one's failure is the answer."""
-        with self._lock:
-            self._failure = self._failure or answer
-        self.answered(records)
-
-    def answered(self, records: int) -> None:
-        """So many more were answered."""
-        with self._lock:
-            self._left -= records
-            if self._left:
-                return
-        if self._failure is not None:
-            self._failure()
-        else:
-            self.sent(Result.Ok, NO_ID if self._first is None else self._first[1])
-
-
-class _OneOf(OwnCallback):
-    """The callback of one record of several."""
-
-    __slots__ = ("_at", "_together")
-
-    prompt = True
-
-    def __init__(self, together: _Together, at: int) -> None:
-        self._together = together
-        self._at = at
-
-    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
-        if result is Result.Ok:
-            self._together.stored(self._at, message_id)
-        else:
-            self._together.fail(partial(self._together.sent, result, message_id))
-
-    def fail(self, failure: PulsarException) -> None:
-        self._together.fail(partial(self._together.sent.fail, failure))
+"""The rest of an entry. Later frames of the connection wait for it."""

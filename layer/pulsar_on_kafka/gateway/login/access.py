@@ -23,9 +23,9 @@ from pulsar_on_kafka.exceptions import AuthenticationError
 
 TOKEN: Final = "token"  # noqa: S105 - no password
 TLS: Final = "tls"
-"""What clients call the ways to log in."""
+"""The names of the login methods in the protocol."""
 _MIN_SECRET_BYTES: Final = 32
-"""Shorter ones can be guessed; Pulsar refuses them, too."""
+"""Shorter secrets can be guessed; Pulsar rejects them, too."""
 _SECRET: Final = ("HS256", "HS384", "HS512")
 _ALGORITHMS: Final[tuple[tuple[type, tuple[str, ...]], ...]] = (
     (RSAPublicKey, ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
@@ -35,7 +35,7 @@ _ALGORITHMS: Final[tuple[tuple[type, tuple[str, ...]], ...]] = (
 
 
 class Login(NamedTuple):
-    """`ends_s`: the Unix time from which on it is none any more; None: it does not end."""
+    """`ends_s`: the Unix time at which the login expires; None: it does not expire."""
 
     role: str
     ends_s: float | None = None
@@ -72,8 +72,11 @@ class TokenKey:
         return TokenKey(key, algorithms)
 
     def login(self, token: bytes) -> Login:
-        """Raises AuthenticationError: it was not signed with this key, has ended, has not begun, or names nobody. What
-        else than base64url its decoder would pass over is refused: one login has one text."""
+        """The login of a token. Characters that the decoder would skip are rejected, so that a login has one text.
+
+        Raises:
+            AuthenticationError: the token is not signed with this key, has expired, has not begun, or has no subject.
+        """
         if token and _OTHER_CHARACTERS.search(token):
             raise AuthenticationError("the token is not valid: it has other characters than base64url and dots")
         try:
@@ -86,7 +89,7 @@ class TokenKey:
         except (jwt.PyJWTError, ArithmeticError, RecursionError, ValueError) as failure:
             raise AuthenticationError(f"the token is not valid: {failure}") from failure
         if not said["sub"]:
-            raise AuthenticationError("the token names nobody: its `sub` is empty")
+            raise AuthenticationError("the token has no subject: its `sub` is empty")
         return Login(said["sub"], None if said.get("exp") is None else float(said["exp"]))
 
 
@@ -95,9 +98,9 @@ class GatewayAccess:
     """Who may connect, and who of them may administer over REST.
 
     Args:
-        tokens: what their tokens are signed with; None: nobody logs in by a token.
-        certificates: whoever has a certificate that a trusted authority signed may connect.
-        super_users: roles that may administer. Where nobody has to log in, everybody may.
+        tokens: the key of tokens; None: clients cannot log in by a token.
+        certificates: clients may log in by a certificate that a trusted authority signed.
+        super_users: roles that may administer. Without logins, every client may.
     """
 
     tokens: TokenKey | None = None
@@ -105,7 +108,7 @@ class GatewayAccess:
     super_users: frozenset[str] = frozenset()
 
     @property
-    def asks(self) -> bool:
+    def requires_login(self) -> bool:
         """Whether clients have to log in."""
         return self.tokens is not None or self.certificates
 
@@ -114,9 +117,9 @@ class GatewayAccess:
         (`SSLSocket.getpeercert`), which its handshake has proven.
 
         Raises:
-            AuthenticationError: it is nobody who may connect.
+            AuthenticationError: the client may not connect.
         """
-        if not self.asks:
+        if not self.requires_login:
             return Login("")
         if method == TOKEN and self.tokens is not None:
             return self.tokens.login(data)
@@ -128,12 +131,12 @@ class GatewayAccess:
         raise AuthenticationError(f"login by {method or 'none'!r:.60}, expected {ways}")
 
     def may_administer(self, role: str) -> bool:
-        return not self.asks or role in self.super_users
+        return not self.requires_login or role in self.super_users
 
 
 _OTHER_CHARACTERS: Final = re.compile(rb"[^A-Za-z0-9_.-]")
-EVERYBODY: Final = GatewayAccess()
-"""Nobody has to log in."""
+OPEN_ACCESS: Final = GatewayAccess()
+"""Access without a login."""
 
 
 def _common_name(certificate: Mapping[str, Any]) -> str:

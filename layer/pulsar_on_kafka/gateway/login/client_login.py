@@ -56,7 +56,7 @@ class ClientLogin:
         login = self._checked(command.auth_method_name, command.auth_data)
         if login is None:
             return False
-        if self._access.asks and command.original_principal:
+        if self._access.requires_login and command.original_principal:
             self._replies.error(
                 ANY_REQUEST, ServerError.AUTHORIZATION, f"{login.role} is not a proxy: it acts for itself alone"
             )

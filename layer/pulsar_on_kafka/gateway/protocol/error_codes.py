@@ -1,4 +1,4 @@
-"""Our errors become the codes of Pulsar's protocol, by which its clients know whether to try again."""
+"""Maps our errors to the codes of Pulsar's protocol, by which clients decide whether to retry."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _CODES: Final[tuple[tuple[type[exceptions.PulsarException], ServerError], ...]] 
     (exceptions.InvalidConfiguration, ServerError.NOT_ALLOWED),
     (exceptions.InvalidMessage, ServerError.NOT_ALLOWED),
 )
-"""The first one that fits counts. SERVICE_NOT_READY has a client look the topic up again, and try again."""
+"""The first match counts. On SERVICE_NOT_READY a client looks the topic up again and retries."""
 
 
 def error_code_of(failure: Exception) -> tuple[ServerError, str]:
-    """Code and text for a client; what nobody foresaw is logged with its traceback."""
+    """Code and text for a client. An unexpected failure is logged with its traceback."""
     if not isinstance(failure, (LayerError, MappingError, exceptions.PulsarException)):
         _log.error("a request failed", exc_info=failure)
     if isinstance(failure, InvalidSubscriptionName):

@@ -15,7 +15,7 @@ THREADS: Final = 16
 MAX_OF_CALLER: Final = 8
 """Threads that work for one caller at a time."""
 MAX_OF_TOPIC: Final = 4
-"""Threads that work on one topic at a time: what is done to one subscription is done one after the other anyway."""
+"""Threads that work on one topic at a time: work on one subscription is sequential anyway."""
 
 _T = TypeVar("_T")
 
@@ -29,8 +29,8 @@ class _Job(NamedTuple):
 class FairPool:
     """Runs blocking work. Thread-safe.
 
-    Each free thread takes the oldest work of the next caller in turn, and of its topics likewise. Memory: what was
-    submitted and did not begin, which callers bound.
+    Each free thread takes the oldest work of the next caller in turn, and of its topics likewise. Memory: the work that
+    waits, which callers bound.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,9 +47,9 @@ class FairPool:
         self._closed = False
 
     def submit(self, work: Callable[..., _T], *arguments: Any, caller: Hashable = None, topic: str = "") -> Future[_T]:
-        """Have the work done. `topic` is the one that it changes; '': none.
+        """Run the work in a thread. `topic` is the topic that it changes; '': none.
 
-        The future fails with Closed where the pool was shut down.
+        The future fails with Closed if the pool was shut down.
         """
         future: Future[_T] = Future()
         job = _Job(caller, topic, partial(_run, future, work, arguments))
@@ -62,12 +62,12 @@ class FairPool:
         return future
 
     def wait_until_idle(self, timeout_s: float) -> bool:
-        """Wait until nothing is done and nothing waits; whether it is so."""
+        """Wait until no work runs or waits. Returns whether that is so."""
         with self._lock:
             return self._idle.wait_for(lambda: not self._running and not self._waiting, timeout_s)
 
     def shutdown(self) -> None:
-        """Do what was submitted, then end the threads."""
+        """Run the submitted work, then end the threads."""
         with self._lock:
             self._closed = True
             self._idle.wait_for(lambda: not self._running)  # the threads' own shutdown refuses work that waits here
@@ -94,7 +94,7 @@ class FairPool:
                     self._running -= 1
                     self._idle.notify_all()
                 else:
-                    self._begin()  # where this work alone kept more than one from beginning
+                    self._begin()  # this work alone may have blocked more than one
 
     def _take(self) -> _Job | None:
         """The next work that may begin; under the lock."""

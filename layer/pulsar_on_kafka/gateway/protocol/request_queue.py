@@ -1,4 +1,4 @@
-"""The requests of one connection: how many wait, how many ask Kafka, and when the next one may begin."""
+"""The requests of one connection: they wait, use Kafka in a thread, and get their reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 _log: Final = logging.getLogger(__name__)
 
 MAX_REQUESTS: Final = 1_000
-"""Requests of one connection that have no reply yet; one more is refused (TooManyRequests)."""
+"""Requests of one connection without a reply; one more is refused (TooManyRequests)."""
 
 
 _OPERATION_S: Final = 30.0

@@ -12,90 +12,90 @@ from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
 
-def health(asked: RestRequest) -> Text:
+def health(request: RestRequest) -> Text:
     """Kafka answers. Raises ConnectError, Timeout: it does not."""
-    asked.admin.node.admin.cluster_id(asked.deadline())
+    request.admin.node.admin.cluster_id(request.deadline())
     return Text("ok")
 
 
-def version(asked: RestRequest) -> Text:
+def version(request: RestRequest) -> Text:
     return Text(f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}")
 
 
-def clusters(asked: RestRequest) -> list[str]:
-    return [asked.cluster.name]
+def clusters(request: RestRequest) -> list[str]:
+    return [request.cluster.name]
 
 
-def tenants(asked: RestRequest) -> list[str]:
+def tenants(request: RestRequest) -> list[str]:
     """Those that have namespaces."""
-    return asked.admin.node.namespaces.tenants(asked.deadline())
+    return request.admin.node.namespaces.tenants(request.deadline())
 
 
-def tenant(asked: RestRequest) -> dict[str, Any]:
+def tenant(request: RestRequest) -> dict[str, Any]:
     """Every tenant is there: nothing is kept of it but its namespaces."""
-    return {"adminRoles": [], "allowedClusters": [asked.cluster.name]}
+    return {"adminRoles": [], "allowedClusters": [request.cluster.name]}
 
 
-def make_tenant(asked: RestRequest) -> None:
+def make_tenant(request: RestRequest) -> None:
     """Nothing, where nothing is to be kept. Raises RestError: something is."""
-    said = asked.json()
+    said = request.json()
     if said is None:
         return
     if not isinstance(said, dict):
         raise RestError(400, f"expected adminRoles and allowedClusters, got {said!r:.120}")
-    asked.nothing_in("adminRoles of a tenant", said.get("adminRoles"))
-    others = asked.names_in("allowedClusters", said.get("allowedClusters")) - {asked.cluster.name}
+    request.nothing_in("adminRoles of a tenant", said.get("adminRoles"))
+    others = request.names_in("allowedClusters", said.get("allowedClusters")) - {request.cluster.name}
     if others:
         raise RestError(412, f"clusters do not exist: {', '.join(sorted(others))}")
 
 
-def delete_tenant(asked: RestRequest) -> None:
-    found = namespaces(asked)
+def delete_tenant(request: RestRequest) -> None:
+    found = namespaces(request)
     if found:
         raise RestError(409, f"the tenant still has namespaces: {', '.join(found)}")
 
 
-def namespaces(asked: RestRequest) -> list[str]:
-    return asked.admin.list_namespaces(asked.names["tenant"])
+def namespaces(request: RestRequest) -> list[str]:
+    return request.admin.list_namespaces(request.names["tenant"])
 
 
-def make_namespace(asked: RestRequest) -> None:
-    said = asked.json() or {}
+def make_namespace(request: RestRequest) -> None:
+    said = request.json() or {}
     if not isinstance(said, dict):
         raise RestError(400, f"expected policies, got {said!r:.120}")
-    if asked.names_in("replication_clusters", said.get("replication_clusters")) - {asked.cluster.name}:
-        asked.nothing_in("replication_clusters of a new namespace", said["replication_clusters"])
+    if request.names_in("replication_clusters", said.get("replication_clusters")) - {request.cluster.name}:
+        request.nothing_in("replication_clusters of a new namespace", said["replication_clusters"])
     for name, value in said.items():
-        if name not in ("bundles", "replication_clusters"):  # nobody here divides a namespace
-            asked.nothing_in(f"{name} of a new namespace", value)
-    asked.admin.create_namespace(asked.namespace)
+        if name not in ("bundles", "replication_clusters"):  # namespaces are not divided here
+            request.nothing_in(f"{name} of a new namespace", value)
+    request.admin.create_namespace(request.namespace)
 
 
-def delete_namespace(asked: RestRequest) -> None:
+def delete_namespace(request: RestRequest) -> None:
     """With `force` its topics first. Raises RestError: it has some."""
-    topics = asked.admin.list_topics(asked.namespace)
-    if topics and not asked.flag("force"):
-        raise RestError(409, f"namespace {asked.namespace} has {len(topics)} topics, {topics[0]} first")
+    topics = request.admin.list_topics(request.namespace)
+    if topics and not request.flag("force"):
+        raise RestError(409, f"namespace {request.namespace} has {len(topics)} topics, {topics[0]} first")
     for each in topics:
-        delete_by_force(asked, each)
-    asked.admin.delete_namespace(asked.namespace)
+        delete_by_force(request, each)
+    request.admin.delete_namespace(request.namespace)
 
 
-def schema_strategy(asked: RestRequest) -> str:
+def schema_strategy(request: RestRequest) -> str:
     """UNDEFINED where none is set."""
-    return asked.admin.get_schema_compatibility_strategy(asked.namespace).name
+    return request.admin.get_schema_compatibility_strategy(request.namespace).name
 
 
-def set_schema_strategy(asked: RestRequest) -> None:
-    said = asked.json()
+def set_schema_strategy(request: RestRequest) -> None:
+    said = request.json()
     if not isinstance(said, str):
         raise RestError(400, f"expected a strategy, got {said!r:.120}")
-    asked.admin.set_schema_compatibility_strategy(asked.namespace, said)
+    request.admin.set_schema_compatibility_strategy(request.namespace, said)
 
 
-def topics_of_namespace(asked: RestRequest) -> list[str]:
+def topics_of_namespace(request: RestRequest) -> list[str]:
     """As in Pulsar the partitions of a partitioned topic, not itself."""
-    said = asked.query.get("mode", "PERSISTENT")
+    said = request.query.get("mode", "PERSISTENT")
     if said not in _MODES:
         raise RestError(400, f"mode is {said!r:.60}, expected one of {', '.join(_MODES)}")
-    return topics_of(asked.admin.node, asked.namespace, _MODES[said], asked.deadline())
+    return topics_of(request.admin.node, request.namespace, _MODES[said], request.deadline())

@@ -1,4 +1,4 @@
-"""A request is what a handler is asked for; what it refuses becomes Pulsar's JSON with a status."""
+"""One REST request, and the conversion of failures to Pulsar's JSON with a status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Text(str):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What handlers ask, and what they tell of themselves."""
+    """The gateway and its node, as handlers use them."""
 
     admin: AdminClient
     serving: Callable[[str, Deadline], str | None]
@@ -144,7 +144,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def refusal(failure: Exception) -> RestError:
-    """What a client is told of a failure; what nobody foresaw is logged with its traceback."""
+    """The reply to a failure. An unexpected failure is logged with its traceback."""
     if isinstance(failure, RestError):
         return failure
     if not isinstance(failure, (errors.LayerError, MappingError, exceptions.PulsarException)):

@@ -1,4 +1,4 @@
-"""The REST of a gateway: which routes there are, who may ask for them, and how they are answered."""
+"""The REST server of a gateway: routes, rights and replies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_SCHEMAS}/schema/{{version}}", topics.schema),
     ("GET", f"{_SCHEMAS}/schemas", topics.schemas),
 )
-"""Whoever may connect may ask for these."""
+"""Routes for every role that may connect."""
 OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/admin/v2/tenants", clusters.tenants),
     ("GET", "/admin/v2/tenants/{tenant}", clusters.tenant),
@@ -79,7 +79,7 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_TOPIC}/stats", statistics.stats),
     ("GET", f"{_TOPIC}/partitioned-stats", statistics.partitioned_stats),
 )
-"""Super users may, and everybody where nobody has to log in."""
+"""Routes for super users, or for every client if no login is required."""
 
 
 class Rest:
@@ -109,7 +109,7 @@ class Rest:
         async def answer(request: Request) -> Response:
             try:
                 self._check(request, administers=administers)
-                asked = RestRequest(
+                received = RestRequest(
                     self._cluster,
                     {
                         **{name: unquote_plus(value) for name, value in request.path_params.items()},
@@ -119,7 +119,7 @@ class Rest:
                     dict(request.query_params),
                     await _body(request),
                 )
-                found = await run_in_threadpool(handler, asked)
+                found = await run_in_threadpool(handler, received)
             except ClientDisconnect:
                 return _refused(RestError(400, "the connection ended before the body"))
             except Exception as failure:  # whatever it is becomes an answer
@@ -131,7 +131,7 @@ class Rest:
         return answer
 
     def _check(self, request: Request, *, administers: bool) -> None:
-        """Raises RestError: whoever asks may not."""
+        """Raises RestError: the caller has no right to this route."""
         if "origin" in request.headers:
             raise RestError(403, "this REST is not for pages of a browser")
         if self._hosts and request.url.hostname not in self._hosts:
@@ -162,7 +162,7 @@ class RestServer(AsgiServer):
         more: dict[str, Any] = {"http": _Protocol}
         if settings.trusted:
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
-        local = not settings.access.asks and settings.host in _LOCAL
+        local = not settings.access.requires_login and settings.host in _LOCAL
         hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
         app = Rest(Cluster(admin, gateway.serving, gateway.unload, url), settings.access, hosts).app()
         super().__init__(
@@ -188,8 +188,8 @@ class _Protocol(HttpProtocol):
         self.app = app
 
 
-def _unserved(asked: RestRequest) -> None:
-    raise RestError(501, f"{asked.names['line']} is not served by this gateway: docs/gateway.md has what is")
+def _unserved(request: RestRequest) -> None:
+    raise RestError(501, f"{request.names['line']} is not served by this gateway: docs/gateway.md has what is")
 
 
 async def _body(request: Request) -> bytes:

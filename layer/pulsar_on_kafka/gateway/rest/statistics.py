@@ -1,4 +1,4 @@
-"""Statistics over REST, with the names that Pulsar's fields have; what nobody here counts is left out."""
+"""Statistics over REST, with Pulsar's field names. Fields that the gateway does not measure are omitted."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
 _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 
 
-def stats(asked: RestRequest) -> dict[str, Any]:
+def stats(request: RestRequest) -> dict[str, Any]:
     """Of a topic without partitions, or of one partition."""
-    name = TopicName.parse(asked.topic)
-    if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False):
-        raise RestError(404, f"topic {name} is partitioned: GET .../{asked.names['topic']}/partitioned-stats")
-    told = _Told(asked, name.base)
+    name = TopicName.parse(request.topic)
+    if name.partition < 0 and partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False):
+        raise RestError(404, f"topic {name} is partitioned: GET .../{request.names['topic']}/partitioned-stats")
+    told = _Told(request, name.base)
     if name.partition >= told.topic.partitions:
         raise RestError(404, f"topic {name.base} has {told.topic.partitions} partitions, none is {name.partition}")
     return told.of(None if name.partition < 0 else name.partition)
 
 
-def partitioned_stats(asked: RestRequest) -> dict[str, Any]:
+def partitioned_stats(request: RestRequest) -> dict[str, Any]:
     """Of all partitions together, and of each unless `perPartition` is false."""
-    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
+    found = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
     if not found:
-        raise RestError(404, f"topic {asked.topic} is not partitioned")
-    name = TopicName.parse(asked.topic)
-    told = _Told(asked, name)
-    each = range(found) if asked.flag("perPartition", default=True) else ()
+        raise RestError(404, f"topic {request.topic} is not partitioned")
+    name = TopicName.parse(request.topic)
+    told = _Told(request, name)
+    each = range(found) if request.flag("perPartition", default=True) else ()
     return {
         **told.of(None),
         "metadata": {"partitions": found},
@@ -48,8 +48,8 @@ def partitioned_stats(asked: RestRequest) -> dict[str, Any]:
 class _Told:
     """What a cluster tells of a topic, asked once."""
 
-    def __init__(self, asked: RestRequest, name: TopicName) -> None:
-        admin = asked.admin
+    def __init__(self, request: RestRequest, name: TopicName) -> None:
+        admin = request.admin
         self.topic: TopicStats = admin.topic_stats(str(name))
         self._subscriptions = {
             each: admin.subscription_stats(str(name), each) for each in admin.list_subscriptions(str(name))
@@ -57,8 +57,8 @@ class _Told:
         self._consumers: dict[str, list[ConsumerStats]] = {
             each: admin.subscription_consumers(str(name), each) for each in self._subscriptions
         }
-        self._lists_publishers = not asked.flag("excludePublishers")
-        self._lists_consumers = not asked.flag("excludeConsumers")
+        self._lists_publishers = not request.flag("excludePublishers")
+        self._lists_consumers = not request.flag("excludeConsumers")
 
     def of(self, partition: int | None) -> dict[str, Any]:
         """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of

@@ -18,11 +18,11 @@ _T = TypeVar("_T")
 _LATEST: Final = 2**63 - 1
 
 
-def lookup(asked: RestRequest) -> dict[str, Any]:
+def lookup(request: RestRequest) -> dict[str, Any]:
     """Where a topic is served. Fields of what there is not are null."""
-    name = TopicName.parse(asked.topic)
-    asked.admin.node.namespaces.require(name.namespace_name, asked.deadline())
-    broker, web = asked.cluster.serving(str(name), asked.deadline()), asked.cluster.web_url()
+    name = TopicName.parse(request.topic)
+    request.admin.node.namespaces.require(name.namespace_name, request.deadline())
+    broker, web = request.cluster.serving(str(name), request.deadline()), request.cluster.web_url()
     if broker is None:
         raise RestError(503, f"no gateway serves topic {name} now: look it up again")
     encrypted = broker.startswith(TLS)
@@ -35,31 +35,31 @@ def lookup(asked: RestRequest) -> dict[str, Any]:
     }
 
 
-def topics(asked: RestRequest) -> list[str]:
+def topics(request: RestRequest) -> list[str]:
     """As in Pulsar the partitions of a partitioned topic, not itself."""
-    mode = 0 if asked.is_persistent else NON_PERSISTENT
-    return topics_of(asked.admin.node, asked.namespace, mode, asked.deadline())
+    mode = 0 if request.is_persistent else NON_PERSISTENT
+    return topics_of(request.admin.node, request.namespace, mode, request.deadline())
 
 
-def partitioned_topics(asked: RestRequest) -> list[str]:
-    asked.admin.node.namespaces.require(asked.namespace, asked.deadline())
-    records = asked.admin.node.topics.list(asked.namespace, asked.deadline())
+def partitioned_topics(request: RestRequest) -> list[str]:
+    request.admin.node.namespaces.require(request.namespace, request.deadline())
+    records = request.admin.node.topics.list(request.namespace, request.deadline())
     return [
         each.name
         for each in records
-        if each.partitions and TopicName.parse(each.name).is_persistent is asked.is_persistent
+        if each.partitions and TopicName.parse(each.name).is_persistent is request.is_persistent
     ]
 
 
-def partitions(asked: RestRequest) -> dict[str, Any]:
-    may_be_made = asked.flag("checkAllowAutoCreation")
-    return {"partitions": partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=may_be_made)}
+def partitions(request: RestRequest) -> dict[str, Any]:
+    may_be_made = request.flag("checkAllowAutoCreation")
+    return {"partitions": partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=may_be_made)}
 
 
-def _wanted_partitions(asked: RestRequest) -> int:
-    said = asked.json()
+def _wanted_partitions(request: RestRequest) -> int:
+    said = request.json()
     if isinstance(said, dict):
-        asked.nothing_in("properties of a topic", said.get("properties"))
+        request.nothing_in("properties of a topic", said.get("properties"))
         said = said.get("partitions")
     if not isinstance(said, int) or isinstance(said, bool):
         raise RestError(400, f"expected a number of partitions, got {said!r:.120}")
@@ -68,71 +68,71 @@ def _wanted_partitions(asked: RestRequest) -> int:
     return said
 
 
-def make_partitioned(asked: RestRequest) -> None:
-    asked.admin.create_partitioned_topic(asked.topic, _wanted_partitions(asked))
+def make_partitioned(request: RestRequest) -> None:
+    request.admin.create_partitioned_topic(request.topic, _wanted_partitions(request))
 
 
-def grow(asked: RestRequest) -> None:
-    asked.admin.update_partitions(asked.topic, _wanted_partitions(asked))
+def grow(request: RestRequest) -> None:
+    request.admin.update_partitions(request.topic, _wanted_partitions(request))
 
 
-def make(asked: RestRequest) -> None:
-    asked.nothing_in("properties of a topic", asked.json())
-    asked.admin.create_topic(asked.topic)
+def make(request: RestRequest) -> None:
+    request.nothing_in("properties of a topic", request.json())
+    request.admin.create_topic(request.topic)
 
 
-def _delete(asked: RestRequest, *, partitioned: bool) -> None:
-    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
+def _delete(request: RestRequest, *, partitioned: bool) -> None:
+    found = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
     if bool(found) is not partitioned:
         kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
-        raise RestError(412, f"topic {asked.topic} has {kind}: DELETE .../{asked.names['topic']}{path}")
-    if asked.flag("force"):
-        delete_by_force(asked, asked.topic)
+        raise RestError(412, f"topic {request.topic} has {kind}: DELETE .../{request.names['topic']}{path}")
+    if request.flag("force"):
+        delete_by_force(request, request.topic)
     else:
-        asked.admin.delete_topic(asked.topic, with_subscriptions=True)
+        request.admin.delete_topic(request.topic, with_subscriptions=True)
 
 
-def delete_by_force(asked: RestRequest, topic: str) -> None:
-    """Clients of the gateway that is asked open what they have of the topic anew at once; those of others hear it as
-    of a deletion by anybody else (`WireProducer.follow_policies`, heartbeats of consumers)."""
-    names = {topic, *asked.admin.list_partitions(topic)}
-    asked.admin.delete_topic(topic, force=True)
-    asked.cluster.unload(names, asked.deadline())
+def delete_by_force(request: RestRequest, topic: str) -> None:
+    """Delete a topic. Clients of this gateway open their producers and consumers anew at once. Clients of others notice
+    the deletion later (`WireProducer.follow_policies`, heartbeats of consumers)."""
+    names = {topic, *request.admin.list_partitions(topic)}
+    request.admin.delete_topic(topic, force=True)
+    request.cluster.unload(names, request.deadline())
 
 
-def delete(asked: RestRequest) -> None:
-    _delete(asked, partitioned=False)
+def delete(request: RestRequest) -> None:
+    _delete(request, partitioned=False)
 
 
-def delete_partitioned(asked: RestRequest) -> None:
-    _delete(asked, partitioned=True)
+def delete_partitioned(request: RestRequest) -> None:
+    _delete(request, partitioned=True)
 
 
-def unload(asked: RestRequest) -> None:
-    """Of the clients of the gateway that is asked. Raises RestError: there is no such partition."""
-    name = TopicName.parse(asked.topic)
-    names = asked.admin.list_partitions(str(name.base))
+def unload(request: RestRequest) -> None:
+    """Unload the topic for clients of this gateway. Raises RestError: the topic has no such partition."""
+    name = TopicName.parse(request.topic)
+    names = request.admin.list_partitions(str(name.base))
     if name.partition >= 0 and str(name) not in names:
         raise RestError(404, f"topic {name.base} has {len(names)} partitions, none is {name.partition}")
-    asked.cluster.unload({str(name)} if name.partition >= 0 else {str(name), *names}, asked.deadline())
+    request.cluster.unload({str(name)} if name.partition >= 0 else {str(name), *names}, request.deadline())
 
 
-def subscriptions(asked: RestRequest) -> list[str]:
-    return asked.admin.list_subscriptions(asked.topic)
+def subscriptions(request: RestRequest) -> list[str]:
+    return request.admin.list_subscriptions(request.topic)
 
 
-def make_subscription(asked: RestRequest) -> None:
+def make_subscription(request: RestRequest) -> None:
     """At the topic's end, unless the body names `earliest` or an id. As in Pulsar it makes the topic."""
-    topic, name, said = asked.topic, asked.names["subscription"], asked.json()
+    topic, name, said = request.topic, request.names["subscription"], request.json()
     if isinstance(said, dict):
-        asked.nothing_in("properties of a subscription", said.get("properties"))
+        request.nothing_in("properties of a subscription", said.get("properties"))
     place = _place(said)
-    asked.admin.node.topics.open(TopicName.parse(topic), asked.deadline())
-    asked.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
+    request.admin.node.topics.open(TopicName.parse(topic), request.deadline())
+    request.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
     if place not in (NativeMessageId.earliest, NativeMessageId.latest):
-        asked.admin.reset_cursor(topic, name, message_id=place)
-    if asked.flag("replicated"):
-        asked.admin.replicate_subscription(topic, name)
+        request.admin.reset_cursor(topic, name, message_id=place)
+    if request.flag("replicated"):
+        request.admin.replicate_subscription(topic, name)
 
 
 def _place(said: object) -> NativeMessageId:
@@ -150,22 +150,22 @@ def _place(said: object) -> NativeMessageId:
     return NativeMessageId.earliest if ledger < 0 else NativeMessageId(partition, ledger, entry, -1)
 
 
-def delete_subscription(asked: RestRequest) -> None:
-    asked.admin.unsubscribe(asked.topic, asked.names["subscription"], force=asked.flag("force"))
+def delete_subscription(request: RestRequest) -> None:
+    request.admin.unsubscribe(request.topic, request.names["subscription"], force=request.flag("force"))
 
 
-def schema(asked: RestRequest) -> dict[str, Any]:
+def schema(request: RestRequest) -> dict[str, Any]:
     """The latest schema, or the version that is named."""
-    said = asked.names.get("version")
+    said = request.names.get("version")
     if said is not None and not said.isdecimal():
         raise RestError(400, f"a schema's version is a number, got {said!r:.60}")
     version = None if said is None else int(said)
-    return _told(_of_either_domain(asked, lambda topic: asked.admin.get_schema_info_with_version(topic, version)))
+    return _told(_of_either_domain(request, lambda topic: request.admin.get_schema_info_with_version(topic, version)))
 
 
-def schemas(asked: RestRequest) -> dict[str, Any]:
+def schemas(request: RestRequest) -> dict[str, Any]:
     """All live ones, the oldest first."""
-    found = _of_either_domain(asked, asked.admin.get_all_schemas)
+    found = _of_either_domain(request, request.admin.get_all_schemas)
     return {"getSchemaResponses": [_told(each) for each in found]}
 
 
@@ -173,15 +173,15 @@ def _told(found: StoredSchema) -> dict[str, Any]:
     try:
         return found.rest()
     except UnreadableSchema as failure:
-        raise RestError(500, f"schema version {found.version.number} cannot be told: {failure}") from failure
+        raise RestError(500, f"schema version {found.version.number} cannot be shown: {failure}") from failure
 
 
-def _of_either_domain(asked: RestRequest, get: Callable[[str], _T]) -> _T:
+def _of_either_domain(request: RestRequest, get: Callable[[str], _T]) -> _T:
     """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
     try:
-        return get(asked.topic)
+        return get(request.topic)
     except TopicNotFound as none:
         try:
-            return get(f"non-{asked.topic}")
+            return get(f"non-{request.topic}")
         except TopicNotFound:
             raise none from none.__cause__

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_on_kafka.broker.publishing.in_flight import NO_ID
 from pulsar_on_kafka.exceptions import ProducerFenced, PulsarException, Result, Timeout
-from pulsar_on_kafka.gateway.handlers.wire_producer import _OneOf, _Together
+from pulsar_on_kafka.gateway.handlers.split_entry import SplitEntry, SplitRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
@@ -30,10 +30,10 @@ class Sent:
         self.told.append(failure)
 
 
-def of_three() -> tuple[Sent, _Together, list[_OneOf]]:
+def of_three() -> tuple[Sent, SplitEntry, list[SplitRecord]]:
     sent = Sent()
-    together = _Together(cast("Any", sent), 3)
-    return sent, together, [_OneOf(together, at) for at in range(3)]
+    together = SplitEntry(cast("Any", sent), 3)
+    return sent, together, [SplitRecord(together, at) for at in range(3)]
 
 
 def an_id(entry: int) -> NativeMessageId:
@@ -57,16 +57,16 @@ def test_of_messages_that_were_stored_before_no_id_is_known(stored_before: int, 
     assert sent.told == [(Result.Ok, told)]
 
 
-def _fails(part: _OneOf) -> None:
+def _fails(part: SplitRecord) -> None:
     part.fail(Timeout("too long"))
 
 
-def _thrown_out(part: _OneOf) -> None:
+def _thrown_out(part: SplitRecord) -> None:
     part(Result.ProducerFenced, NO_ID)
 
 
 @pytest.mark.parametrize(("ends", "told"), [(_fails, Timeout), (_thrown_out, (Result.ProducerFenced, -1))])
-def test_one_that_fails_is_the_answer_for_all(ends: Callable[[_OneOf], None], told: object) -> None:
+def test_one_that_fails_is_the_answer_for_all(ends: Callable[[SplitRecord], None], told: object) -> None:
     sent, together, (first, second, third) = of_three()
     first(Result.Ok, an_id(10))
     ends(second)
