@@ -215,7 +215,7 @@ class ProducerHandler:
             self._context.waiting.leave(waits)
 
     def _give_up(self, opening: Opening[WireProducer]) -> None:
-        """The client no longer wants the producer."""
+        """The client has closed the producer, or another producer has fenced it."""
         opening.is_wanted = False
         waits = self._waiting.get(opening.number)
         if waits is not None and not waits.is_attempting:

@@ -50,18 +50,18 @@ class SchemaHandler:
     COMMANDS: ClassVar[Commands] = {Type.GET_SCHEMA: get, Type.GET_OR_CREATE_SCHEMA: register}
 
 
-def schema_info(said: SchemaField) -> SchemaInfo:
+def schema_info(field: SchemaField) -> SchemaInfo:
     """The schema in a command. Raises InvalidOption: its type is unknown."""
-    properties = {each.key: each.value for each in said.properties}
-    if said.type == _AUTO_CONSUME:
-        return SchemaInfo(SchemaType.AUTO_CONSUME, said.schema_data, said.name, properties)
+    properties = {each.key: each.value for each in field.properties}
+    if field.type == _AUTO_CONSUME:
+        return SchemaInfo(SchemaType.AUTO_CONSUME, field.schema_data, field.name, properties)
     try:
-        kind = SchemaType(said.type)
+        kind = SchemaType(field.type)
     except ValueError:
         raise InvalidOption(
-            f"schema {said.name!r:.60} is of type {said.type}, which Pulsar 4.0 does not have"
+            f"schema {field.name!r:.60} is of type {field.type}, which Pulsar 4.0 does not have"
         ) from None
-    return SchemaInfo(kind, said.schema_data, said.name, properties)
+    return SchemaInfo(kind, field.schema_data, field.name, properties)
 
 
 def _schema_fields(info: SchemaInfo) -> dict[str, Any]:

@@ -238,9 +238,8 @@ class GatewayTransactions:
     def _check_owner(self, txn: TxnId, owner: str, role: str) -> None:
         """Source: `verifyTxnOwnership`, whose error this is."""
         if not self._may_use(owner, role):
-            raise TransactionNotFound(
-                f"{role or 'a client without a role'} neither owns transaction {txn} nor is a super user"
-            )
+            who = role or "a client without a role"
+            raise TransactionNotFound(f"{who} is neither the owner of transaction {txn} nor a super user")
 
     def _may_use(self, owner: str, role: str) -> bool:
         """Any role may use a transaction without an owner."""

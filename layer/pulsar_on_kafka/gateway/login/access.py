@@ -80,7 +80,7 @@ class TokenKey:
         if token and _OTHER_CHARACTERS.search(token):
             raise AuthenticationError("the token is not valid: it has other characters than base64url and dots")
         try:
-            said = jwt.decode(
+            claims = jwt.decode(
                 token,
                 self.key,
                 algorithms=self.algorithms,
@@ -88,9 +88,9 @@ class TokenKey:
             )
         except (jwt.PyJWTError, ArithmeticError, RecursionError, ValueError) as failure:
             raise AuthenticationError(f"the token is not valid: {failure}") from failure
-        if not said["sub"]:
+        if not claims["sub"]:
             raise AuthenticationError("the token has no subject: its `sub` is empty")
-        return Login(said["sub"], None if said.get("exp") is None else float(said["exp"]))
+        return Login(claims["sub"], None if claims.get("exp") is None else float(claims["exp"]))
 
 
 @dataclass(frozen=True, slots=True)

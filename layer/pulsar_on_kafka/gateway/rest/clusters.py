@@ -13,7 +13,7 @@ _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
 
 def health(request: RestRequest) -> Text:
-    """Kafka answers. Raises ConnectError, Timeout: it does not."""
+    """The health check. Raises ConnectError, Timeout: Kafka does not answer."""
     request.admin.node.admin.cluster_id(request.deadline())
     return Text("ok")
 
@@ -27,24 +27,24 @@ def clusters(request: RestRequest) -> list[str]:
 
 
 def tenants(request: RestRequest) -> list[str]:
-    """Those that have namespaces."""
+    """The tenants with namespaces."""
     return request.admin.node.namespaces.tenants(request.deadline())
 
 
 def tenant(request: RestRequest) -> dict[str, Any]:
-    """Every tenant is there: nothing is kept of it but its namespaces."""
+    """A tenant. Every tenant exists: only its namespaces are stored."""
     return {"adminRoles": [], "allowedClusters": [request.cluster.name]}
 
 
 def make_tenant(request: RestRequest) -> None:
-    """Nothing, where nothing is to be kept. Raises RestError: something is."""
-    said = request.json()
-    if said is None:
+    """Create a tenant, for which nothing is stored. Raises RestError: the body has something to store."""
+    body = request.json()
+    if body is None:
         return
-    if not isinstance(said, dict):
-        raise RestError(400, f"expected adminRoles and allowedClusters, got {said!r:.120}")
-    request.nothing_in("adminRoles of a tenant", said.get("adminRoles"))
-    others = request.names_in("allowedClusters", said.get("allowedClusters")) - {request.cluster.name}
+    if not isinstance(body, dict):
+        raise RestError(400, f"expected adminRoles and allowedClusters, got {body!r:.120}")
+    request.nothing_in("adminRoles of a tenant", body.get("adminRoles"))
+    others = request.names_in("allowedClusters", body.get("allowedClusters")) - {request.cluster.name}
     if others:
         raise RestError(412, f"clusters do not exist: {', '.join(sorted(others))}")
 
@@ -60,19 +60,19 @@ def namespaces(request: RestRequest) -> list[str]:
 
 
 def make_namespace(request: RestRequest) -> None:
-    said = request.json() or {}
-    if not isinstance(said, dict):
-        raise RestError(400, f"expected policies, got {said!r:.120}")
-    if request.names_in("replication_clusters", said.get("replication_clusters")) - {request.cluster.name}:
-        request.nothing_in("replication_clusters of a new namespace", said["replication_clusters"])
-    for name, value in said.items():
+    body = request.json() or {}
+    if not isinstance(body, dict):
+        raise RestError(400, f"expected policies, got {body!r:.120}")
+    if request.names_in("replication_clusters", body.get("replication_clusters")) - {request.cluster.name}:
+        request.nothing_in("replication_clusters of a new namespace", body["replication_clusters"])
+    for name, value in body.items():
         if name not in ("bundles", "replication_clusters"):  # namespaces are not divided here
             request.nothing_in(f"{name} of a new namespace", value)
     request.admin.create_namespace(request.namespace)
 
 
 def delete_namespace(request: RestRequest) -> None:
-    """With `force` its topics first. Raises RestError: it has some."""
+    """Delete a namespace, with `force` after its topics. Raises RestError: the namespace has topics."""
     topics = request.admin.list_topics(request.namespace)
     if topics and not request.flag("force"):
         raise RestError(409, f"namespace {request.namespace} has {len(topics)} topics, {topics[0]} first")
@@ -82,20 +82,20 @@ def delete_namespace(request: RestRequest) -> None:
 
 
 def schema_strategy(request: RestRequest) -> str:
-    """UNDEFINED where none is set."""
+    """The compatibility strategy, UNDEFINED by default."""
     return request.admin.get_schema_compatibility_strategy(request.namespace).name
 
 
 def set_schema_strategy(request: RestRequest) -> None:
-    said = request.json()
-    if not isinstance(said, str):
-        raise RestError(400, f"expected a strategy, got {said!r:.120}")
-    request.admin.set_schema_compatibility_strategy(request.namespace, said)
+    body = request.json()
+    if not isinstance(body, str):
+        raise RestError(400, f"expected a strategy, got {body!r:.120}")
+    request.admin.set_schema_compatibility_strategy(request.namespace, body)
 
 
 def topics_of_namespace(request: RestRequest) -> list[str]:
-    """As in Pulsar the partitions of a partitioned topic, not itself."""
-    said = request.query.get("mode", "PERSISTENT")
-    if said not in _MODES:
-        raise RestError(400, f"mode is {said!r:.60}, expected one of {', '.join(_MODES)}")
-    return topics_of(request.admin.node, request.namespace, _MODES[said], request.deadline())
+    """The topics of a namespace. As in Pulsar a partitioned topic is listed by its partitions."""
+    mode = request.query.get("mode", "PERSISTENT")
+    if mode not in _MODES:
+        raise RestError(400, f"mode is {mode!r:.60}, expected one of {', '.join(_MODES)}")
+    return topics_of(request.admin.node, request.namespace, _MODES[mode], request.deadline())

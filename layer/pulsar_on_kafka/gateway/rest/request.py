@@ -23,7 +23,7 @@ _PERSISTENT: Final = "persistent"
 
 
 class RestError(Exception):
-    """An answer that is an error: Pulsar's `{"reason": ...}`."""
+    """An error as a reply: Pulsar's `{"reason": ...}`."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class RestError(Exception):
 
 
 class Text(str):
-    """An answer that is plain text, no JSON."""
+    """A reply in plain text."""
 
     __slots__ = ()
 
@@ -46,17 +46,17 @@ class Cluster:
     unload: Callable[[AbstractSet[str], Deadline], None]
     """As `Gateway.unload`."""
     web_url: Callable[[], str]
-    """Of this REST."""
+    """The URL of this REST server."""
 
     @property
     def name(self) -> str:
-        """Pulsar's name of a cluster that has none."""
+        """Pulsar's default name of a cluster."""
         return self.admin.local_cluster() or "standalone"
 
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """A request, in the words of its route."""
+    """One request, with the parameters of its route."""
 
     cluster: Cluster
     names: Mapping[str, str]
@@ -88,21 +88,21 @@ class RestRequest:
         return Deadline.after(OPERATION_S)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Raises RestError: it is neither true nor false."""
-        said = self.query.get(name, str(default)).lower()
-        if said not in ("true", "false"):
-            raise RestError(400, f"{name} is {said!r:.60}, expected true or false")
-        return said == "true"
+        """A Boolean parameter. Raises RestError: the value is neither true nor false."""
+        value = self.query.get(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise RestError(400, f"{name} is {value!r:.60}, expected true or false")
+        return value == "true"
 
     def json(self) -> Any:
-        """The body; None where there is none. Raises RestError: it is no JSON."""
+        """The body, None without one. Raises RestError: the body is not JSON."""
         try:
             return json.loads(self.body) if self.body.strip() else None
         except (ValueError, RecursionError) as failure:
             raise RestError(400, f"the body is no JSON: {failure}") from failure
 
     def names_in(self, where: str, value: object) -> frozenset[str]:
-        """The names of a list; none where there is no list. Raises RestError: it is no list of names."""
+        """The names of a list, none without a list. Raises RestError: the value is not a list of names."""
         if value is None:
             return frozenset()
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -110,13 +110,13 @@ class RestRequest:
         return frozenset(value)
 
     def nothing_in(self, where: str, value: object) -> None:
-        """Raises RestError, where `value` says what is not kept here."""
+        """Raises RestError: `value` has something that is not stored here."""
         if _says_something(value):
             raise RestError(501, f"{where} is not kept by this gateway, got {value!r:.200} (docs/gateway.md)")
 
 
 def _says_something(value: object) -> bool:
-    """Whether it is more than a default of Pulsar's."""
+    """Whether a value differs from Pulsar's defaults."""
     if isinstance(value, Mapping):
         return any(_says_something(each) for each in value.values())
     return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
@@ -140,7 +140,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (exceptions.NotConnected, 503),
     (exceptions.AlreadyClosed, 503),
 )
-"""The first one that fits counts; 500 for all others."""
+"""The first match counts. All other failures get 500."""
 
 
 def refusal(failure: Exception) -> RestError:

@@ -29,9 +29,9 @@ _log: Final = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 _CERTIFICATE: Final = "pok.certificate"
-"""The key of a request's scope that has what its connection's client has shown."""
+"""The key of the client's certificate in the scope of a request."""
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Where it listens on these alone, and no client logs in, it answers to no other host name."""
+"""A server on these hosts that requires no login accepts only these host names."""
 _METHODS: Final = ("GET", "PUT", "POST", "DELETE", "PATCH")
 _ROOTS: Final = ("/admin", "/lookup")
 
@@ -83,11 +83,11 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
 
 
 class Rest:
-    """Answers for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
+    """Replies for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
     def __init__(self, cluster: Cluster, access: GatewayAccess, hosts: frozenset[str] = frozenset()) -> None:
-        """`hosts`: requests have to name one of these as theirs; none: any. A page of a browser whose name was made to
-        lead to this machine names another one."""
+        """`hosts`: the accepted host names of requests; none: any. This rejects requests of web pages whose host name
+        was made to resolve to this machine."""
         self._cluster = cluster
         self._access = access
         self._hosts = hosts
@@ -148,10 +148,10 @@ class Rest:
 
 
 class RestServer(AsgiServer):
-    """Listens from when it is made until `close`."""
+    """Listens from its construction until `close`."""
 
     def __init__(self, admin: AdminClient, gateway: Gateway, settings: GatewaySettings) -> None:
-        """`settings` are those of the gateway. Raises InvalidOption: the port is taken."""
+        """`settings` are the gateway's. Raises InvalidOption: the port is taken."""
         scheme = "https" if settings.tls.certificate else "http"
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
 
@@ -193,7 +193,7 @@ def _unserved(request: RestRequest) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """Raises RestError: it is too large."""
+    """The body of a request. Raises RestError: it is too large."""
     found = b""
     async for part in request.stream():
         found += part
@@ -202,8 +202,8 @@ async def _body(request: Request) -> bytes:
     return found
 
 
-def _json(said: object, status: int = 200) -> Response:
-    return Response(json.dumps(said), status, media_type="application/json")
+def _json(value: object, status: int = 200) -> Response:
+    return Response(json.dumps(value), status, media_type="application/json")
 
 
 def _refused(error: RestError) -> Response:

@@ -15,38 +15,38 @@ _RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
 _RATES_OUT: Final = ("msgRateOut", "msgThroughputOut")
 _COUNTERS_IN: Final = ("msgInCounter", "bytesInCounter")
 _COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
-"""Of the producers and consumers that are connected: nothing is kept of those that have gone."""
+"""Fields of the connected producers and consumers. The counts of former ones are not kept."""
 _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 
 
 def stats(request: RestRequest) -> dict[str, Any]:
-    """Of a topic without partitions, or of one partition."""
+    """The statistics of a topic without partitions, or of one partition."""
     name = TopicName.parse(request.topic)
     if name.partition < 0 and partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False):
         raise RestError(404, f"topic {name} is partitioned: GET .../{request.names['topic']}/partitioned-stats")
-    told = _Told(request, name.base)
-    if name.partition >= told.topic.partitions:
-        raise RestError(404, f"topic {name.base} has {told.topic.partitions} partitions, none is {name.partition}")
-    return told.of(None if name.partition < 0 else name.partition)
+    found = _TopicStatistics(request, name.base)
+    if name.partition >= found.topic.partitions:
+        raise RestError(404, f"topic {name.base} has {found.topic.partitions} partitions, none is {name.partition}")
+    return found.of(None if name.partition < 0 else name.partition)
 
 
 def partitioned_stats(request: RestRequest) -> dict[str, Any]:
-    """Of all partitions together, and of each unless `perPartition` is false."""
+    """The statistics of all partitions together, and of each unless `perPartition` is false."""
     found = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
     if not found:
         raise RestError(404, f"topic {request.topic} is not partitioned")
     name = TopicName.parse(request.topic)
-    told = _Told(request, name)
+    statistics = _TopicStatistics(request, name)
     each = range(found) if request.flag("perPartition", default=True) else ()
     return {
-        **told.of(None),
+        **statistics.of(None),
         "metadata": {"partitions": found},
-        "partitions": {str(name.with_partition(partition)): told.of(partition) for partition in each},
+        "partitions": {str(name.with_partition(partition)): statistics.of(partition) for partition in each},
     }
 
 
-class _Told:
-    """What a cluster tells of a topic, asked once."""
+class _TopicStatistics:
+    """The statistics of one topic, read once from the cluster."""
 
     def __init__(self, request: RestRequest, name: TopicName) -> None:
         admin = request.admin
@@ -61,8 +61,8 @@ class _Told:
         self._lists_consumers = not request.flag("excludeConsumers")
 
     def of(self, partition: int | None) -> dict[str, Any]:
-        """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of
-        which they are."""
+        """The statistics of one partition, or of all together. Producers, consumers and transactions belong to the
+        whole topic."""
         subscriptions = {
             name: _subscription(found, partition, self._consumers[name]) for name, found in self._subscriptions.items()
         }
@@ -118,7 +118,7 @@ def _subscription(
 
 
 def _consumer(found: ConsumerStats) -> dict[str, Any]:
-    told = {
+    fields = {
         "consumerName": found.consumer_name,
         "availablePermits": found.permits,
         "unackedMessages": found.unacked,
@@ -129,9 +129,9 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
     }
     traffic = found.traffic
     if traffic is None:
-        return told
+        return fields
     return {
-        **told,
+        **fields,
         "msgRateOut": traffic.rate,
         "msgThroughputOut": traffic.throughput,
         "bytesOutCounter": traffic.bytes,
@@ -145,7 +145,7 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
 
 
 def _publisher(found: PublisherStats) -> dict[str, Any]:
-    told = {
+    fields = {
         "producerName": found.producer_name,
         "accessMode": found.access_mode,
         "connectedSince": time_text(found.connected_since_ms),
@@ -155,9 +155,9 @@ def _publisher(found: PublisherStats) -> dict[str, Any]:
     }
     traffic = found.traffic
     if traffic is None:
-        return told
+        return fields
     return {
-        **told,
+        **fields,
         "msgInCounter": traffic.messages,
         "bytesInCounter": traffic.bytes,
         "msgRateIn": traffic.rate,
@@ -168,15 +168,15 @@ def _publisher(found: PublisherStats) -> dict[str, Any]:
     }
 
 
-def _sums(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
-    """Of those that tell it."""
-    each = list(told)
+def _sums(found: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
+    """The sums of these fields over the statistics that have them."""
+    each = list(found)
     return {name: round(sum(one.get(name, 0.0) for one in each), 3) for name in names}
 
 
-def _counts(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
-    """The sums of counters that every one of them tells; none of a counter that one does not."""
-    each = list(told)
+def _counts(found: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+    """The sums of the counters that all statistics have."""
+    each = list(found)
     return {name: sum(one[name] for one in each) for name in names if all(name in one for one in each)}
 
 

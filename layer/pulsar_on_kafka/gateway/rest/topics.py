@@ -19,7 +19,7 @@ _LATEST: Final = 2**63 - 1
 
 
 def lookup(request: RestRequest) -> dict[str, Any]:
-    """Where a topic is served. Fields of what there is not are null."""
+    """The gateway that serves a topic. Fields without a meaning here are null."""
     name = TopicName.parse(request.topic)
     request.admin.node.namespaces.require(name.namespace_name, request.deadline())
     broker, web = request.cluster.serving(str(name), request.deadline()), request.cluster.web_url()
@@ -36,7 +36,7 @@ def lookup(request: RestRequest) -> dict[str, Any]:
 
 
 def topics(request: RestRequest) -> list[str]:
-    """As in Pulsar the partitions of a partitioned topic, not itself."""
+    """The topics of a namespace. As in Pulsar a partitioned topic is listed by its partitions."""
     mode = 0 if request.is_persistent else NON_PERSISTENT
     return topics_of(request.admin.node, request.namespace, mode, request.deadline())
 
@@ -57,15 +57,15 @@ def partitions(request: RestRequest) -> dict[str, Any]:
 
 
 def _wanted_partitions(request: RestRequest) -> int:
-    said = request.json()
-    if isinstance(said, dict):
-        request.nothing_in("properties of a topic", said.get("properties"))
-        said = said.get("partitions")
-    if not isinstance(said, int) or isinstance(said, bool):
-        raise RestError(400, f"expected a number of partitions, got {said!r:.120}")
-    if said < 1:
-        raise RestError(406, f"partitions must be 1 to 8192, got {said}")
-    return said
+    body = request.json()
+    if isinstance(body, dict):
+        request.nothing_in("properties of a topic", body.get("properties"))
+        body = body.get("partitions")
+    if not isinstance(body, int) or isinstance(body, bool):
+        raise RestError(400, f"expected a number of partitions, got {body!r:.120}")
+    if body < 1:
+        raise RestError(406, f"partitions must be 1 to 8192, got {body}")
+    return body
 
 
 def make_partitioned(request: RestRequest) -> None:
@@ -122,11 +122,12 @@ def subscriptions(request: RestRequest) -> list[str]:
 
 
 def make_subscription(request: RestRequest) -> None:
-    """At the topic's end, unless the body names `earliest` or an id. As in Pulsar it makes the topic."""
-    topic, name, said = request.topic, request.names["subscription"], request.json()
-    if isinstance(said, dict):
-        request.nothing_in("properties of a subscription", said.get("properties"))
-    place = _place(said)
+    """Create a subscription at the topic's end, unless the body has `earliest` or an id. As in Pulsar this creates the
+    topic."""
+    topic, name, body = request.topic, request.names["subscription"], request.json()
+    if isinstance(body, dict):
+        request.nothing_in("properties of a subscription", body.get("properties"))
+    place = _place(body)
     request.admin.node.topics.open(TopicName.parse(topic), request.deadline())
     request.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
     if place not in (NativeMessageId.earliest, NativeMessageId.latest):
@@ -135,15 +136,15 @@ def make_subscription(request: RestRequest) -> None:
         request.admin.replicate_subscription(topic, name)
 
 
-def _place(said: object) -> NativeMessageId:
-    if said in (None, "latest"):
+def _place(body: object) -> NativeMessageId:
+    if body in (None, "latest"):
         return NativeMessageId.latest
-    if said == "earliest":
+    if body == "earliest":
         return NativeMessageId.earliest
-    named: dict[str, Any] = said if isinstance(said, dict) else {"ledgerId": None}
+    named: dict[str, Any] = body if isinstance(body, dict) else {"ledgerId": None}
     numbers = [named.get(name, -1) for name in ("ledgerId", "entryId", "partitionIndex")]
     if not all(isinstance(each, int) for each in numbers):
-        raise RestError(400, f"expected ledgerId, entryId and partitionIndex, latest or earliest, got {said!r:.120}")
+        raise RestError(400, f"expected ledgerId, entryId and partitionIndex, latest or earliest, got {body!r:.120}")
     ledger, entry, partition = numbers
     if ledger == _LATEST:
         return NativeMessageId.latest
@@ -155,16 +156,16 @@ def delete_subscription(request: RestRequest) -> None:
 
 
 def schema(request: RestRequest) -> dict[str, Any]:
-    """The latest schema, or the version that is named."""
-    said = request.names.get("version")
-    if said is not None and not said.isdecimal():
-        raise RestError(400, f"a schema's version is a number, got {said!r:.60}")
-    version = None if said is None else int(said)
+    """The latest schema, or the requested version."""
+    number = request.names.get("version")
+    if number is not None and not number.isdecimal():
+        raise RestError(400, f"a schema's version is a number, got {number!r:.60}")
+    version = None if number is None else int(number)
     return _told(_of_either_domain(request, lambda topic: request.admin.get_schema_info_with_version(topic, version)))
 
 
 def schemas(request: RestRequest) -> dict[str, Any]:
-    """All live ones, the oldest first."""
+    """All schemas that are not deleted, the oldest first."""
     found = _of_either_domain(request, request.admin.get_all_schemas)
     return {"getSchemaResponses": [_told(each) for each in found]}
 
@@ -177,7 +178,7 @@ def _told(found: StoredSchema) -> dict[str, Any]:
 
 
 def _of_either_domain(request: RestRequest, get: Callable[[str], _T]) -> _T:
-    """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
+    """Schemas have no domain in Pulsar: the persistent topic counts, if it has a schema."""
     try:
         return get(request.topic)
     except TopicNotFound as none:
