@@ -16,51 +16,39 @@ def persistent(local_name: str, partition: int = -1) -> TopicName:
     return TopicName("persistent", "public", "default", local_name, partition)
 
 
-def test_a_short_name_is_in_public_default() -> None:
-    assert str(TopicName.parse("orders")) == "persistent://public/default/orders"
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("orders", persistent("orders")),
+        ("acme/eu/orders", TopicName("persistent", "acme", "eu", "orders")),
+        ("non-persistent://acme/eu/ticks", TopicName("non-persistent", "acme", "eu", "ticks")),
+        ("orders-partition-12", persistent("orders", 12)),
+        ("-partition-3", persistent("-partition-3")),
+        ("a-partition-01", persistent("a-partition-01")),
+        ("a-partition--1", persistent("a-partition--1")),
+        ("a-partition-", persistent("a-partition-")),
+        ("a-partition-2147483648", persistent("a-partition-2147483648")),
+        ("a-partition-٣", persistent("a-partition-٣")),
+    ],
+)
+def test_a_name_says_its_parts(text: str, name: TopicName) -> None:
+    """The partition's suffix is canonical, or belongs to the local name."""
+    assert TopicName.parse(text) == name
 
 
-def test_a_name_of_three_parts_is_persistent() -> None:
-    assert TopicName.parse("acme/eu/orders") == TopicName("persistent", "acme", "eu", "orders")
-
-
-def test_a_full_name_says_its_domain() -> None:
-    name = TopicName.parse("non-persistent://acme/eu/ticks")
-    assert name == TopicName("non-persistent", "acme", "eu", "ticks")
-    assert not name.is_persistent
-
-
-def test_namespace_name_joins_tenant_and_namespace() -> None:
-    assert TopicName.parse("acme/eu/orders").namespace_name == "acme/eu"
-
-
-def test_a_partitions_suffix_is_the_partition() -> None:
-    name = TopicName.parse("orders-partition-12")
-    assert name == persistent("orders", 12)
-    assert name.base == persistent("orders")
+def test_a_name_is_written_in_full() -> None:
+    name = persistent("orders", 12)
     assert str(name) == "persistent://public/default/orders-partition-12"
-
-
-@pytest.mark.parametrize("local_name", ["a-partition-01", "a-partition--1", "a-partition-", "a-partition-2147483648"])
-def test_a_suffix_that_is_not_canonical_belongs_to_the_local_name(local_name: str) -> None:
-    assert TopicName.parse(local_name) == persistent(local_name)
-
-
-def test_digits_other_than_ascii_name_no_partition() -> None:
-    assert TopicName.parse("a-partition-٣").partition == -1
-
-
-def test_a_suffix_alone_is_a_local_name() -> None:
-    assert TopicName.parse("-partition-3") == persistent("-partition-3")
+    assert str(name.base) == "persistent://public/default/orders"
+    assert name.base.with_partition(12) == name
+    assert name.namespace_name == "public/default"
+    assert name.is_persistent
+    assert not TopicName.parse("non-persistent://acme/eu/ticks").is_persistent
 
 
 def test_a_partition_of_a_partition_is_refused() -> None:
     with pytest.raises(InvalidTopicName, match="'a-partition-1' names a partition"):
         TopicName.parse("a-partition-1-partition-2")
-
-
-def test_with_partition_names_one_of_them() -> None:
-    assert persistent("orders").with_partition(3) == persistent("orders", 3)
 
 
 def test_partition_below_minus_one_is_refused() -> None:
