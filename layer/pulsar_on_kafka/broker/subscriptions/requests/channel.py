@@ -1,7 +1,6 @@
-"""The records in `deliveries` that concern this process: one thread of the node reads them (`PartitionTail`).
+"""The delivery channel reads and writes records of `deliveries`; one thread of the node reads them (`PartitionTail`).
 
-It reads only the partitions of topics that somebody wants to hear of. What was written before somebody did is not seen:
-whoever asks asks again.
+It reads only the partitions of topics with a listener. A listener misses older records, so callers resend requests.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ class DeliveryRecord(NamedTuple):
 
 
 Listener = Callable[[Sequence[DeliveryRecord]], None]
-"""Called by the channel's thread with what a topic's records say, in the order of the log. Returns at once."""
+"""Called by the channel's thread with a topic's records, in the order of the log. Returns at once."""
 Patience = Callable[[], bool]
-"""Whether a listener can do without hearing anything for a moment; called by the channel's thread."""
+"""True if a listener's records can wait for a moment; called by the channel's thread."""
 
 REST_S: Final = 0.03
 
 
 def never() -> bool:
-    """The patience of those who wait for something."""
+    """The patience of a listener that waits for a reply."""
     return False
 
 
 class DeliveryChannel:
-    """Thread-safe. Memory: an entry for each listener, and what `PartitionTail` says.
+    """Thread-safe. Memory: an entry for each listener, and that of `PartitionTail`.
 
-    While all listeners are patient it fetches some thirty times a second: where hundreds of processes hear each other,
-    being told everything at once is most of what they cost, each other and the brokers.
+    While all listeners are patient, it fetches about thirty times a second. With hundreds of processes, fetching every
+    record at once is most of the load on processes and brokers.
     """
 
     def __init__(self, log: StateLog, reader: AssignedReader) -> None:
@@ -75,14 +74,14 @@ class DeliveryChannel:
         """Records that could not be read and were skipped."""
         self.written_records = 0
         self.writes = 0
-        """Requests that these records went with."""
+        """Appends of these records."""
         self._counting = threading.Lock()
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
-        """From now on `listener` hears of what concerns a topic; from `start` on, if the topic's partition is not being
-        read already, else from where that stands."""
+        """Pass a topic's records to `listener` from now on. If the topic's partition is not being read, reading begins
+        at `start`."""
         with self._lock:
             if self._closed:
                 return
@@ -90,7 +89,7 @@ class DeliveryChannel:
         self._tail.look(DELIVERIES.partition_for(topic), start)
 
     def unlisten(self, topic: str, listener: Listener) -> None:
-        """It hears no more, but perhaps of what is being told just now; a second call does nothing."""
+        """Stop passing records; a call under way may still end after this. A second call does nothing."""
         with self._lock:
             listeners = self._listeners.get(topic, {})
             listeners.pop(listener, None)
@@ -99,20 +98,19 @@ class DeliveryChannel:
         self._tail.look()
 
     def hear_from(self, topic: str, start: int) -> None:
-        """Whoever listens hears of what concerns a topic from here on, if its partition is not being read already."""
+        """Read a topic's records from `start` on, if its partition is not being read already."""
         self._tail.look(DELIVERIES.partition_for(topic), start)
 
     def start(self, topic: str, deadline: Deadline) -> int:
-        """From where on what was said about a topic is there still. Raises StoreError."""
+        """The first retained offset of the topic's partition. Raises StoreError."""
         return self._log.start_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
 
     def end(self, topic: str, deadline: Deadline) -> int:
-        """Where the next record about a topic will lie, or behind that. Raises StoreError."""
+        """The end offset of the topic's partition. Raises StoreError."""
         return self._log.end_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
 
     def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[DeliveryRecord]:
-        """What stands in [start, end) of the partition of a topic, and is about that; what retention took is passed
-        over. Raises StoreError."""
+        """A topic's records in [start, end) of its partition, without deleted ones. Raises StoreError."""
         partition = DELIVERIES.partition_for(topic)
         start = max(start, self._log.start_offset(DELIVERIES, partition, deadline))
         for batch in self._log.read(DELIVERIES, partition, start, end, deadline):
@@ -122,7 +120,7 @@ class DeliveryChannel:
                     yield found
 
     def write(self, records: Sequence[OutgoingRecord], deadline: Deadline) -> list[int]:
-        """Append records about one topic, wait until they are durable, and give their offsets. Raises StoreError."""
+        """Append records of one topic; returns their offsets when they are durable. Raises StoreError."""
         partition = DELIVERIES.partition_for(records[0][0].topic)
         with self._counting:
             self.writes += 1
@@ -133,7 +131,7 @@ class DeliveryChannel:
 
     @contextmanager
     def listening(self, topic: str, listener: Listener, deadline: Deadline) -> Iterator[None]:
-        """`listen` to what is written from now on, while the block runs. Raises StoreError."""
+        """Listen to records from now on, while the block runs. Raises StoreError."""
         self.listen(topic, listener, self.end(topic, deadline))
         try:
             yield
@@ -143,7 +141,7 @@ class DeliveryChannel:
     def decoded(
         self, records: Sequence[DeliveryRecord], subscription: str | None = None
     ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | CursorReply | ConsumersTold]]:
-        """The requests and answers among these that are about this subscription (None: any). For listeners."""
+        """The requests and replies of a subscription (None: of any) among these records. For listeners."""
         for _, key, value in records:
             try:
                 found = decode(value) if subscription in (None, key.subscription) else None
@@ -154,7 +152,7 @@ class DeliveryChannel:
                 yield key, found
 
     def skipped(self, key: DeliveryKey, reason: CorruptRecord) -> None:
-        """A value cannot be read. For listeners."""
+        """Count and log an unreadable value. For listeners."""
         self.corrupt_records += 1
         _log.warning("topic=%s subscription=%s skipped a record: %s", key.topic, key.subscription, reason)
 
@@ -188,9 +186,9 @@ class DeliveryChannel:
             for listener in listeners:
                 try:
                     listener(heard)
-                except Exception:  # one listener's trouble is no reason for the others to hear nothing
+                except Exception:  # the other listeners still receive the records
                     self.corrupt_records += 1
-                    _log.exception("topic=%s a listener did not take %d records", topic, len(heard))
+                    _log.exception("topic=%s a listener failed on %d records", topic, len(heard))
 
     def _about(self, partition: int, record: LogRecord) -> DeliveryRecord | None:
         try:

@@ -1,8 +1,8 @@
-"""Changing the cursors of a subscription, whoever owns them: a member of this process, of another one, or nobody.
+"""Changes the cursors of a subscription. The owner is a member of this process, or of another one, or there is none.
 
-Whoever owns a partition is asked by a record in `deliveries`, again and again until it answers or time is over, because
-the owner may change. A request has an id, which is saved with its effect, so it takes effect once. Without live members
-the change is a save of our own, in the same form. After a time-out it may have taken effect or not, or may still.
+A request to another owner is a record in `deliveries`. It is resent until the reply or the deadline, because the owner
+may change. The request's id is saved with its effect, so it takes effect once. Without live members this process saves
+the change itself, in the same form. After a time-out a request may or may not have taken effect, or may still do.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _OF_NO_ENTRY: Final = TellConsumers()
 
 
 class LiveCursors:
-    """Thread-safe. Memory: what is asked for, while somebody waits for it."""
+    """Thread-safe. Memory: requests under way."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class LiveCursors:
         self._joining = joining
 
     def change(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
-        """Have these wishes fulfilled, by partition; gives their results when all are durable.
+        """Execute these commands, by partition; returns their results when all are durable.
 
         Raises:
-            DeadlineExceeded: an owner did not answer, or nobody owned a partition; each wish may be fulfilled or not.
-            Refused: an owner says that it cannot be.
-            NotAuthorized: `deliveries` may not be read or written by this client.
-            StoreError: this process owns a partition, or nobody does, and it could not be saved.
+            DeadlineExceeded: no owner replied, or a partition had no owner; each command may have taken effect or not.
+            Refused: an owner rejected a command.
+            NotAuthorized: this client may not read or write `deliveries`.
+            StoreError: a partition of this process, or one without an owner, could not be saved.
         """
         asked = _Asked(subscription, wishes)
         pause_s = _FIRST_PAUSE_S
@@ -103,7 +103,7 @@ class LiveCursors:
                 if members:
                     if not asked.heard_of:
                         self._listen(stack, asked, deadline)
-                    if records := asked.records():  # an answer may have come just now
+                    if records := asked.records():  # a reply may have arrived meanwhile
                         self._channel.write(records, deadline)
                     asked.wait(min(pause_s, deadline.remaining_s()))
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -114,8 +114,8 @@ class LiveCursors:
                     raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
 
     def settle_transactions(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """Have cursors saved on which transactions were committed, or aborted, that are not taken in yet, by their
-        owners or in the place of none; whether there were any. Raises as `change`."""
+        """Save cursors with the outcomes of transactions that are not applied yet, by their owners or without one; True
+        if there were any. Raises as `change`."""
         pending = self._transactions.pending(subscription, deadline)
         wishes: dict[int, Wish] = {p: SaveNow() for p, each in pending.items() if each.decided}
         if wishes:
@@ -123,18 +123,18 @@ class LiveCursors:
         return bool(wishes)
 
     def held_by_transactions(self, subscription: Subscription, deadline: Deadline) -> frozenset[TxnId]:
-        """Open transactions that have acknowledged something. Raises StoreError, Corrupt."""
+        """Open transactions with acknowledgements. Raises StoreError, Corrupt."""
         pending = self._transactions.pending(subscription, deadline).values()
         return frozenset().union(*(each.open for each in pending))
 
     def lay_down_deliveries(
         self, subscription: Subscription, deliveries: Mapping[int, Deliveries], deadline: Deadline
     ) -> None:
-        """Have cursors that nobody owns know this of deliveries, in the place of what they know.
+        """Replace the delivery counts in cursors without an owner.
 
         Raises:
-            SubscriptionBusy: somebody consumes: an owner has its own counts.
-            StoreError: it could not be saved; of several partitions some may be.
+            SubscriptionBusy: a consumer is connected: its owner has its own counts.
+            StoreError: the counts could not be saved, or only those of some partitions.
         """
         while True:
             reading = self._idle.read(subscription, deliveries, deadline)
@@ -155,11 +155,11 @@ class LiveCursors:
     def close_consumers(
         self, subscriptions: Sequence[Subscription], deadline: Deadline, *, topic_deleted: bool = False
     ) -> None:
-        """End every consumer of these subscriptions, whatever process it is in; returns when their groups are empty.
-        `topic_deleted`: because their topic is; then members of this host's dead processes are not waited for.
+        """Close every consumer of these subscriptions, in any process; returns when their groups are empty.
+        `topic_deleted`: the reason; members of this host's dead processes do not count then.
 
         Raises:
-            DeadlineExceeded: some stay; they may lack the right to read `deliveries`.
+            DeadlineExceeded: some members stay; they may lack the right to read `deliveries`.
         """
         pause = threading.Event()
         next_request = Deadline.after(0)
@@ -178,11 +178,11 @@ class LiveCursors:
     def consumers(
         self, subscription: Subscription, deadline: Deadline, wish: TellConsumers = _OF_NO_ENTRY
     ) -> dict[str, ConsumersTold | None]:
-        """What every live process tells of its consumers, and of who holds the entry of the `wish`, by the client id of
-        its membership; None for one that does not tell in time: it hangs, or may not read `deliveries`.
+        """Every live process's consumers, and the holder of the entry in `wish`, by the client id of the membership.
+        None for a process that does not reply in time: it hangs, or may not read `deliveries`.
 
         Raises:
-            NotAuthorized: `deliveries` may not be read or written by this client.
+            NotAuthorized: this client may not read or write `deliveries`.
         """
         members = {
             member.client_id for member in self._members(subscription, deadline) if not is_over(member.client_id)
@@ -226,7 +226,7 @@ class LiveCursors:
                     f"time ran out while waiting for subscription {subscription.name} to be changed"
                 ) from late
             except (errors.Fenced, errors.Closed):
-                continue  # somebody else has it now
+                continue  # another process owns the partition now
             for answer in answers:
                 if answer is not None:
                     asked.answered(answer)
@@ -241,7 +241,7 @@ class LiveCursors:
         asked.heard_of = True
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
-        """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
+        """Change cursors without an owner by a take-over and a save; nothing if an owner appears meanwhile."""
         try:
             self._save_idle(subscription, asked, deadline)
             left = asked.left()
@@ -253,7 +253,7 @@ class LiveCursors:
             asked.answered(answer)
 
     def _save_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
-        """What nobody has is saved, but for what transactions did since. Raises as `save`."""
+        """Save cursors without an owner: only outcomes of transactions can be unsaved. Raises as `save`."""
         wanted = {p: each for p, each in asked.left().items() if isinstance(each.wish, SaveNow)}
         pending = self._transactions.pending(subscription, deadline) if wanted else {}
         unsettled = {p for p in wanted if p in pending and pending[p].decided}
@@ -268,7 +268,7 @@ class LiveCursors:
     def _taken_in(
         self, subscription: Subscription, left: Mapping[int, Request], deadline: Deadline
     ) -> Sequence[CursorReply]:
-        """A cursor that cannot be read is moved all the same by a seek, which needs nothing of it. Raises as `save`."""
+        """Apply requests to cursors without an owner. A seek also moves an unreadable cursor. Raises as `save`."""
         forgotten: set[int] = set()
         while True:
             try:
@@ -287,7 +287,7 @@ class LiveCursors:
                 partition = reason.partition
                 if partition in forgotten or not isinstance(left[partition].wish, Seek):
                     raise
-                _log.warning("what it acknowledged above mark-delete is forgotten by a seek: %s", reason)
+                _log.warning("a seek drops the acknowledgements above mark-delete: %s", reason)
                 forgotten.add(partition)
             else:
                 self._idle.save(reading, saves, deadline)
@@ -296,7 +296,7 @@ class LiveCursors:
     def _prepared(
         self, reading: IdleReading, changed: Mapping[int, RecoveredCursor], deadline: Deadline
     ) -> dict[int, Save]:
-        """Saves of these cursors by their next version, which wait for their commits."""
+        """Prepare saves of these cursors with their next version."""
         return {
             partition: self._store.take_over(reading.identity(partition), cursor, deadline)
             for partition, cursor in changed.items()
@@ -304,18 +304,18 @@ class LiveCursors:
 
 
 def _a_while() -> float:
-    """Seconds until the next attempt: two who try at the same time are not to meet again."""
+    """A random time in seconds until the next attempt, so that two processes do not collide again."""
     return random.uniform(_BUSY_PAUSE_S / 5, 2 * _BUSY_PAUSE_S)
 
 
 class _Asked:
-    """Requests, and which of them were answered. Thread-safe."""
+    """Requests and their replies. Thread-safe."""
 
     def __init__(self, subscription: Subscription, wishes: Mapping[int, Wish]) -> None:
         self.topic = str(subscription.topic.name)
         self.subscription = subscription.name
         self.heard_of = False
-        """Answers are listened for."""
+        """A listener receives replies."""
         self._requests = {
             partition: _request(subscription, subscription.life(partition), wish) for partition, wish in wishes.items()
         }
@@ -323,14 +323,14 @@ class _Asked:
         self._changed = threading.Condition()
 
     def answered(self, answer: CursorReply) -> None:
-        """Answers to others' requests are passed over."""
+        """Store a reply; replies to other requests are ignored."""
         with self._changed:
             if any(request.id == answer.id for request in self._requests.values()):
                 self._answers.setdefault(answer.id, answer)
                 self._changed.notify_all()
 
     def left(self) -> dict[int, Request]:
-        """By partition: what is not answered. Raises Refused."""
+        """The requests without a reply, by partition. Raises Refused."""
         with self._changed:
             for answer in self._answers.values():
                 if answer.refused:
@@ -344,7 +344,7 @@ class _Asked:
         ]
 
     def wait(self, seconds: float) -> None:
-        """Until all are answered, or the time is over."""
+        """Wait for all replies, or so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._answers) == len(self._requests), seconds)
 
@@ -354,7 +354,7 @@ class _Asked:
 
 
 def _take_in(state: CursorState, request: Request) -> int:
-    """What the owner would do, to a cursor without one."""
+    """Apply a request to a cursor without an owner, as an owner does."""
     known = state.requests.get(request.id)
     if known is not None:
         return known
@@ -364,7 +364,7 @@ def _take_in(state: CursorState, request: Request) -> int:
             return 0
         case Seek():
             state.reset(wish.offset)
-            state.leased_from = None  # no member lives; what was acknowledged before the seek is not to count behind it
+            state.leased_from = None  # no member lives; acknowledgements before the seek do not count after it
             if wish.begun > 0:
                 state.acknowledge_batches({wish.offset: BatchAckSet(wish.batch_size, (1 << wish.begun) - 1)})
         case AcknowledgeUpTo():
@@ -394,7 +394,7 @@ def _to_close(members: Sequence[GroupMember], *, topic_deleted: bool) -> bool:
 
 def _late(subscription: Subscription, partitions: Iterable[int], members: Sequence[GroupMember]) -> str:
     which = f"partitions {sorted(partitions)} of " if partitions else ""
-    who = ", ".join(f"{member.client_id} {member.host}" for member in members) or "nobody"
+    who = ", ".join(f"{member.client_id} {member.host}" for member in members) or "none"
     return (
         f"time ran out while waiting for {which}subscription {subscription.name} of {subscription.place} to be changed "
         f"by its live members ({who}); they must be able to read and write the state topic {DELIVERIES.name}"
@@ -402,7 +402,7 @@ def _late(subscription: Subscription, partitions: Iterable[int], members: Sequen
 
 
 MAX_BYTES_PER_REQUEST: Final = 256 * 1024
-"""Of bitmaps and ack sets, before base64; a record holds 1 MB."""
+"""The size of bitmaps and ack sets before base64; a record holds 1 MB."""
 
 
 def acknowledge_ledgers(
@@ -412,14 +412,14 @@ def acknowledge_ledgers(
     acks: Mapping[int, LedgerAcks],
     deadline: Deadline,
 ) -> int:
-    """Acknowledge what was read without being a consumer (by Spark), entries and messages of batch entries, by
-    partition; gives how many requests that took.
+    """Acknowledge entries and messages of batch entries that a program read without a consumer (Spark), by partition;
+    returns the number of requests.
 
-    What is acknowledged already stays so; what lies beyond a log's end is passed over. Large bitmaps take several
-    requests, one after the other. Memory: one more copy of what is acknowledged.
+    Entries beyond a log's end are ignored. Large bitmaps take several requests, one after the other. Memory: one more
+    copy of the acknowledgements.
 
     Raises:
-        DeadlineExceeded, StoreError: as `LiveCursors.change`; some of it may be acknowledged.
+        DeadlineExceeded, StoreError: as `LiveCursors.change`; some entries may be acknowledged.
     """
     topic = subscription.topic
     size = topic.layout.entries_per_ledger

@@ -1,4 +1,4 @@
-"""The cursors of a subscription as they are saved, whoever owns them; those that nobody owns are changed here."""
+"""Reads the saved cursors of a subscription, and changes cursors without an owner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """What is on record of one cursor; the arguments of `CursorStore.recover`."""
+    """The records of one cursor; the arguments of `CursorStore.recover`."""
 
     identity: CursorIdentity
     commit: CommittedOffset | None
@@ -58,7 +58,7 @@ class _Saved:
 
 
 class SavedCursors:
-    """Thread-safe; disturbs nobody."""
+    """Reads cursors without an effect on their owners. Thread-safe."""
 
     def __init__(
         self, admin: KafkaAdmin, store: CursorStore, checkpoints: Checkpoints, idle_offsets: IdleOffsets
@@ -76,8 +76,8 @@ class SavedCursors:
     def read_whole(
         self, subscription: Subscription, deadline: Deadline, partitions: Collection[int] | None = None
     ) -> dict[int, RecoveredCursor]:
-        """`read` with every ledger, of these partitions (None: of all). What they refer to is read together: records
-        of `cursors` that lie apart take longer than thousands in a row. Memory: these records, until all is read.
+        """`read` with every ledger, of these partitions (None: of all). Their records of `cursors` are read together:
+        distant records take longer than thousands in a row. Memory: these records, until all are read.
 
         Raises UnreadableCursor, StoreError.
         """
@@ -100,7 +100,7 @@ class SavedCursors:
             segments.read_wanted(deadline)
 
     def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
-        """What each group of a subscription committed for the partitions that it serves, or served."""
+        """The committed offsets of each group of a subscription, for the partitions that it serves or served."""
         wanted = {subscription.whole_group: subscription.served}
         for partition in subscription.served:
             group = subscription.partition_groups.get(partition)
@@ -116,8 +116,8 @@ class SavedCursors:
     def read_readable(
         self, subscription: Subscription, deadline: Deadline
     ) -> tuple[dict[int, RecoveredCursor], dict[int, UnreadableCursor]]:
-        """`read` for whoever can do without holes: the cursors, and those of which what is above mark-delete cannot be
-        read and is left out."""
+        """`read` for callers that do not need holes. Also returns the cursors whose acknowledgements above mark-delete
+        are unreadable, and left out."""
         offsets = self.offsets(subscription, deadline)
         cursors, unreadable = {}, {}
         for partition in subscription.served:
@@ -137,7 +137,7 @@ class SavedCursors:
         *,
         with_holes: bool = True,
     ) -> RecoveredCursor:
-        """The cursor of one partition by these offsets; `with_holes` as for `CursorStore.recover`. Raises
+        """Recover the cursor of one partition from these offsets; `with_holes` as for `CursorStore.recover`. Raises
         UnreadableCursor."""
         return self._saved(subscription, partition, offsets, deadline).recover(
             self._store, deadline, with_holes=with_holes
@@ -163,7 +163,7 @@ class SavedCursors:
     def committed_elsewhere(
         self, subscription: Subscription, partition: int, deadline: Deadline
     ) -> CommittedOffset | None:
-        """What the group has of a partition that served it in the other way, once it is settled."""
+        """The committed offset in the other group that served the partition, once it is settled."""
         group = subscription.other_group(partition)
         return (
             None if group is None else self.committed_settled(subscription, [partition], deadline, group).get(partition)
@@ -172,14 +172,14 @@ class SavedCursors:
     def committed_settled(
         self, subscription: Subscription, partitions: Sequence[int], deadline: Deadline, group: str | None = None
     ) -> Mapping[int, CommittedOffset]:
-        """What the group has (None: the one of the subscription), for its member: whoever changes it without one is
-        waited for."""
+        """The group's committed offsets (None: of the subscription's group), for its member. Waits for changes by
+        processes that are no members."""
         return self._idle_offsets.settled(
             subscription.whole_group, group or subscription.group, subscription.topic.kafka_topic, partitions, deadline
         )
 
     def forget(self, subscription: Subscription, cursors: Mapping[int, RecoveredCursor], deadline: Deadline) -> None:
-        """Tombstone what these cursors refer to: the subscription is gone."""
+        """Tombstone the records of these cursors: the subscription is deleted."""
         for partition, cursor in cursors.items():
             if cursor.saved is not None:
                 identity = cursor_identity(subscription, partition)
@@ -189,10 +189,10 @@ class SavedCursors:
 
 @dataclass(frozen=True, slots=True)
 class IdleReading:
-    """A subscription's cursors as they were read: the offsets of all of its groups, and some cursors."""
+    """A reading of a subscription's cursors: the offsets of all of its groups, and some cursors."""
 
     subscription: Subscription
-    """As it is on record now: which groups save it may have changed since it was found."""
+    """The present record: the groups that save the subscription may have changed since it was found."""
     offsets: FoundOffsets
     cursors: dict[int, RecoveredCursor]
 
@@ -201,11 +201,10 @@ class IdleReading:
 
 
 class IdleCursors:
-    """Cursors that nobody owns: read, and saved as a take-over and a save, in an order with every other change of them.
+    """Reads cursors without an owner, and saves them by a take-over and a save, ordered with all other changes.
     Thread-safe.
 
-    See `IdleOffsets` for how two changes from one state, of which Kafka would keep the later one, become a change and
-    one that was refused.
+    `IdleOffsets` rejects the later of two changes from one state, which Kafka alone would accept.
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class IdleCursors:
         clock: Clock,
         find: Callable[[Subscription, Deadline], Subscription | None],
     ) -> None:
-        """`find` gives a subscription as it is on record now."""
+        """`find` returns the present record of a subscription."""
         self._cursors = cursors
         self._offsets = offsets
         self._store = store
@@ -246,13 +245,13 @@ class IdleCursors:
         return IdleReading(now, offsets, cursors)
 
     def save(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> IdleReading:
-        """Commit these saves by partition, of cursors that were read, all or none; gives the reading that another save
-        can build on. What they made obsolete is tombstoned, or, when they were refused, what was written for them.
+        """Commit these saves by partition, of cursors that were read, all or none; returns the reading for another
+        save. Obsolete records are tombstoned, or the new ones if the saves are rejected.
 
         Raises:
-            SubscriptionBusy: somebody consumes. Nothing is changed, nor with any other error but the last.
-            Fenced: somebody else has changed one of the cursors.
-            CommitOutcomeUnknown: they count, or do not.
+            SubscriptionBusy: a consumer is connected. Nothing is changed, nor with any other error but the last.
+            Fenced: another process has changed one of the cursors.
+            CommitOutcomeUnknown: the saves count, or do not.
         """
         subscription = reading.subscription
         wanted: dict[str, dict[int, CommittedOffset]] = {}
@@ -289,7 +288,7 @@ class IdleCursors:
         return replace(found, partition=subscription.partition)
 
     def _check_same(self, subscription: Subscription, deadline: Deadline) -> None:
-        """Raises Fenced: another group saves it now, or it is another subscription."""
+        """Raises Fenced: another group saves the cursor now, or the subscription was created again."""
         now = self._now(subscription, deadline)
         if any(
             (now.saving_group(number), now.life(number))
@@ -299,7 +298,7 @@ class IdleCursors:
             raise errors.Fenced(f"subscription {subscription.name} of {subscription.topic.name} has changed")
 
     def _keep_house(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> None:
-        """The saves count; what cannot be done here is left to housekeeping."""
+        """Write checkpoints and tombstones after a save; housekeeping repeats failed ones."""
         for partition, save in saves.items():
             identity = reading.identity(partition)
             try:
@@ -311,19 +310,19 @@ class IdleCursors:
 
 
 class Pending(NamedTuple):
-    """Transactions whose acknowledgements no owner has taken in."""
+    """Transactions whose acknowledgements no owner has applied."""
 
     decided: frozenset[TxnId]
     open: frozenset[TxnId]
 
 
 class IdleTransactions:
-    """Before a cursor that nobody owns is moved, or told to others, what transactions committed on it is brought to it,
-    saved and cleaned. Thread-safe.
+    """Applies, saves and cleans the outcomes of transactions on a cursor without an owner, before the cursor is moved
+    or copied to other clusters. Thread-safe.
 
-    Otherwise its next owner would find that on record and acknowledge it once more, behind the seek; and other clusters
-    would not hear of it. Done as an owner does it: a take-over, a save, the tombstones; every step may be the last one,
-    and somebody may become the owner in between.
+    Otherwise the next owner would apply them after the seek, and other clusters would not receive them. The steps are
+    an owner's: a take-over, a save, the tombstones. The process may die after any step, and an owner may appear between
+    two.
     """
 
     def __init__(self, journal: PendingAckJournal, cursors: IdleCursors, store: CursorStore) -> None:
@@ -332,7 +331,7 @@ class IdleTransactions:
         self._store = store
 
     def pending(self, subscription: Subscription, deadline: Deadline) -> dict[int, Pending]:
-        """By partition, of those where there is something. Raises StoreError, Corrupt."""
+        """The pending transactions by partition, without partitions that have none. Raises StoreError, Corrupt."""
         topic = subscription.topic
         names = {p: CursorName(str(topic.name), p, subscription.name) for p in subscription.served}
         found: dict[int, Pending] = {}
@@ -346,12 +345,12 @@ class IdleTransactions:
         return found
 
     def settle(self, reading: IdleReading, partition: int, deadline: Deadline) -> bool:
-        """False when there is nothing to do; True when the cursor was saved: read it again.
+        """True when the cursor was saved and must be read again; False if no transaction is pending.
 
         Raises:
-            SubscriptionBusy: somebody owns the cursor.
+            SubscriptionBusy: the cursor has an owner.
             Fenced, CommitOutcomeUnknown: see `IdleCursors.save`.
-            StoreError: it could not be done.
+            StoreError: the outcomes could not be saved.
         """
         found = reading.cursors[partition]
         if not found.state.pending_acks:

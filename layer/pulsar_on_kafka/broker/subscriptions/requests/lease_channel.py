@@ -1,4 +1,4 @@
-"""The way of one subscription's lease records to `deliveries` and from there (`LeaseTraffic`)."""
+"""The lease channel writes one subscription's lease records to `deliveries` and reads them (`LeaseTraffic`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class LeaseChannel:
-    """Appends and questions to the group run in the threads of `errands`, one append at a time. Memory: nothing of its
+    """Appends and requests to the group run in the threads of `errands`, one append at a time. Memory: none of its
     own."""
 
     def __init__(
@@ -49,9 +49,9 @@ class LeaseChannel:
         saved_version: Callable[[int, Deadline], int],
         errands: Executor,
     ) -> None:
-        """`seat`: the partition that the subscription is served on by itself; None: it is served as a whole.
-        `live_members` asks Kafka's group for the client ids of those who are not known to be gone, `saved_version`
-        for the version of a partition's cursor that it has committed."""
+        """`seat`: the only partition that the subscription serves; None: it serves all. `live_members` returns the
+        client ids of the members in Kafka's group that are not known to be dead. `saved_version` returns the version of
+        a partition's cursor that the group has committed."""
         self._channel = channel
         self._topic = topic
         self._subscription = subscription
@@ -62,19 +62,19 @@ class LeaseChannel:
         self._hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None] = lambda records: None
         self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
         self._hears_all = False
-        """Nothing that stands behind what this process writes is missed."""
+        """All records after this process's own ones are received."""
 
     def listen(
         self, hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None], patience: Callable[[], bool]
     ) -> None:
-        """From here on nothing is missed: who is in the group and does not hear an owner's question holds it up."""
+        """Receive all records from here on: a member of the group that misses an owner's TAKE_OVER delays the owner."""
         self._hear = hear
         start: int | None = None
         try:
             start = self._channel.end(self._topic, Deadline.after(_READ_S))
             self._hears_all = True
         except errors.StoreError as failure:
-            _log.info("subscription=%s cannot hear other processes yet: %s", self._subscription, failure)
+            _log.info("subscription=%s cannot receive records of other processes yet: %s", self._subscription, failure)
         self._channel.listen(self._topic, self._listener, start, patience=patience)
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
@@ -97,7 +97,7 @@ class LeaseChannel:
                 if len(found) >= most:
                     upto = record.offset + 1
                     break
-            # Asked last: retention may take some while it is read.
+            # Last: retention may delete records during the reading.
             is_whole = self._channel.start(self._topic, deadline) <= start
             return lease_options.RereadLeaseRecords(found, upto, is_whole)
 
@@ -113,7 +113,7 @@ class LeaseChannel:
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
         said: list[Lease | Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
-            # What was said when it was served in the other way may acknowledge something, too.
+            # Records from when the subscription was served in the other way may contain acknowledgements, too.
             if (
                 key.partition not in (ALL_MEMBERS, partition, _key_of_seat(partition))
                 or key.subscription != self._subscription
@@ -177,6 +177,6 @@ class LeaseChannel:
 
 
 def _key_of_seat(partition: int) -> int:
-    """The partition in the keys of all that is written by those who serve a partition by itself, so that nobody else
-    hears it but who takes it over: below ALL_MEMBERS."""
+    """The partition in the keys of records by members that serve only this partition: below ALL_MEMBERS, so that only
+    they, and its next owner, read these records."""
     return ALL_MEMBERS - 1 - partition

@@ -1,4 +1,4 @@
-"""A member's ear: hands it what is asked of the partitions that it owns, and writes its answers."""
+"""Receives requests for a member's partitions and writes the replies."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
 _log = logging.getLogger(__name__)
 
 _MAX_WAITING: Final = 1000
-"""Requests handed over and not executed; more are dropped, since whoever asks asks again."""
+"""Requests that wait for the member; more are dropped, because callers resend them."""
 _MAX_REMEMBERED: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 10.0
 
 
 class Answering:
-    """Writes answers, in a thread that is there from the first one on. Thread-safe."""
+    """Writes replies, in a thread that starts with the first. Thread-safe."""
 
     def __init__(self, channel: DeliveryChannel) -> None:
         self._channel = channel
@@ -50,21 +50,21 @@ class Answering:
         try:
             self._thread.submit(self._write, records)
         except RuntimeError:
-            return  # closed: who asks asks the next owner
+            return  # closed: callers resend their requests to the next owner
 
     def _write(self, records: Sequence[OutgoingRecord]) -> None:
         try:
             self._channel.write(records, Deadline.after(_ANSWER_TIMEOUT_S))
         except errors.LayerError as failure:
             known, self._refused = self._refused, self._refused or isinstance(failure, errors.NotAuthorized)
-            _log.log(logging.DEBUG if known else logging.WARNING, "an answer could not be given: %s", failure)
+            _log.log(logging.DEBUG if known else logging.WARNING, "could not write a reply: %s", failure)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 class RequestListener:
-    """Listens for one member until `stop`. Memory: 1,000 requests, and 10,000 of transactions with their answers."""
+    """Listens for one member until `stop`. Memory: 1,000 requests, and 10,000 of transactions with their replies."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class RequestListener:
         self._member = member
         self._waiting: set[bytes] = set()
         self._holding: set[bytes] = set()
-        """Requests of transactions that are not answered."""
+        """Requests of transactions without a reply."""
         self._held: OrderedDict[bytes, CursorReply] = OrderedDict()
-        """The last answers to such requests."""
+        """The last replies to such requests."""
         self._hear: Callable[[Sequence[DeliveryRecord]], None] = self._heard
         channel.listen(self._topic, self._hear, patience=lambda: not member.answering_partitions())
 
     def stop(self) -> None:
-        """A second call does nothing."""
+        """Stop listening; a second call does nothing."""
         self._channel.unlisten(self._topic, self._hear)
 
     def _heard(self, records: Sequence[DeliveryRecord]) -> None:
@@ -115,7 +115,7 @@ class RequestListener:
             executed.add_done_callback(partial(self._executed, mine))
 
     def _hold(self, key: DeliveryKey, request: CursorTransactionRequest) -> None:
-        """Have a transaction acknowledge something. Asked once more it is answered as before."""
+        """Hold an acknowledgement for a transaction. A resent request gets the same reply."""
         known = self._held.get(request.id)
         if known is not None:
             self._answering.write([(key, known)])
@@ -128,7 +128,7 @@ class RequestListener:
             failure = errors.Fenced("not this owner's") if done.cancelled() else done.exception()
             answer = CursorReply(request.id) if failure is None else refusal(request, failure)
             if answer is None:
-                return  # its next owner is asked
+                return  # the caller resends the request to the next owner
             self._held[request.id] = answer
             while len(self._held) > _MAX_REMEMBERED:
                 self._held.popitem(last=False)
@@ -162,7 +162,7 @@ class RequestListener:
         failure = done.exception()
         if failure is not None:
             if not isinstance(failure, errors.Closed):
-                _log.warning("subscription=%s could not do what was asked: %s", self._subscription.name, failure)
+                _log.warning("subscription=%s could not execute requests: %s", self._subscription.name, failure)
             return
         answers = [(key, answer) for (key, _), answer in zip(asked, done.result(), strict=True) if answer is not None]
         if answers:

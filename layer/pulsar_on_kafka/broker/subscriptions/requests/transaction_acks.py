@@ -1,8 +1,7 @@
-"""Acknowledgements in transactions of messages whose partition another process owns: its owner is asked to hold them.
+"""Requests other owners to hold acknowledgements in transactions.
 
-A request is a record in `deliveries`, written again until it is answered, because the owner may change or may not have
-heard it. Each has an id, and says when it is written again: an owner that took over meanwhile finds on record that the
-transaction has it already.
+A request is a record in `deliveries`. It is resent until the reply, because the owner may change or miss it. A request
+has an id, and a resent one is marked: a new owner may find on record that the transaction holds the message.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _REASONS: Final[dict[str, type[errors.LayerError]]] = {
 
 
 def refusal(request: CursorTransactionRequest, failure: BaseException) -> CursorReply | None:
-    """What to answer to a request that failed; None where the next owner is to be asked."""
+    """The reply to a request that failed; None if the caller has to resend it to the next owner."""
     if not isinstance(failure, errors.LayerError) or isinstance(failure, (errors.Fenced, errors.Closed)):
         return None
     kind = next((name for name, known in _REASONS.items() if isinstance(failure, known)), "Refused")
@@ -67,14 +66,13 @@ class _Asked:
     answer: Future[None]
     deadline: Deadline
     again: Deadline
-    """When it is to be written, if it is not answered by then."""
+    """The time to resend the request without a reply."""
 
 
 class TransactionAcksElsewhere:
-    """One for each process. Thread-safe; its thread is there from the first request on.
+    """One for each process. Thread-safe; its thread starts with the first request.
 
-    Memory: at most 10,000 requests that are not answered. Topics that were asked about once are listened to from then
-    on.
+    Memory: at most 10,000 requests without a reply, and a listener for each topic that had one.
     """
 
     def __init__(self, channel: DeliveryChannel) -> None:
@@ -84,7 +82,7 @@ class TransactionAcksElsewhere:
         self._asked: dict[bytes, _Asked] = {}
         self._topics: set[str] = set()
         self._look = Deadline.after(0)
-        """When all that wait are looked at next."""
+        """The time of the next check of all requests."""
         failing = "acknowledgements of transactions have to wait"
         self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_RETRY_INTERVAL_S))
         self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
@@ -94,8 +92,8 @@ class TransactionAcksElsewhere:
     def ask(
         self, key: DeliveryKey, life: CursorLife, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline
     ) -> None:
-        """`answer` is settled when the transaction holds this, durably, or may not have it, or the time is over
-        (DeadlineExceeded: perhaps it has). Who cancels it gives up.
+        """`answer` is settled when the transaction holds the acknowledgement durably, or the owner rejects it, or the
+        deadline passes (DeadlineExceeded: the outcome is unknown). Cancelling `answer` ends the request.
 
         Raises:
             Refused: 10,000 requests wait already.
@@ -113,7 +111,7 @@ class TransactionAcksElsewhere:
         self._worker.wake()
 
     def close(self) -> None:
-        """What is not answered fails with Closed; a second call does nothing."""
+        """Fail requests without a reply with Closed; a second call does nothing."""
         with self._lock:
             self._worker.end()
             left, self._asked = self._asked, {}
@@ -149,7 +147,7 @@ class TransactionAcksElsewhere:
             return self._look.remaining_s() if self._asked else math.inf
 
     def _due(self) -> list[_Asked]:
-        """What is to be written, without what nobody waits for any more. Under the lock."""
+        """The requests to resend, without cancelled ones. Under the lock."""
         for id_, asked in list(self._asked.items()):
             if asked.answer.done():
                 del self._asked[id_]
