@@ -1,7 +1,7 @@
-"""This process's one membership in a subscription: its thread, and what other threads may ask of it.
+"""A process's membership in a subscription: its thread, and the commands of other threads.
 
-What serves the subscription (serving.py) belongs to that thread. Other threads append acknowledgements to the
-partitions' slots, take messages out of endpoints, and hand commands over; a command's Future is settled by the thread.
+The thread owns everything that serves the subscription (serving.py). Other threads append acknowledgements to the
+partitions' queues, receive messages from endpoints, and submit commands. The thread settles a command's Future.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 class SubscriptionMember:
     """Serves every consumer that this process has on one subscription.
 
-    Memory: what PartitionReader says, and one offset for each unacknowledged message of a shared subscription.
+    Memory: that of PartitionReader, and one offset for each unacknowledged message of a shared subscription.
     """
 
     def __init__(self, handle: SubscriptionHandle, services: MemberServices) -> None:
@@ -64,13 +64,12 @@ class SubscriptionMember:
         return self._handle.type
 
     def start(self, first: Endpoint) -> None:
-        """Join the group, and serve `first` from the very beginning.
+        """Join the group, and serve `first` from the beginning.
 
-        What it wants to be known of a partition (delivery counts above all) is set up when the partition is assigned,
-        before anything of it is read.
+        The state that `first` needs of a partition (delivery counts above all) exists before the partition is read.
 
         Raises:
-            SubscriptionBusy, HashRangeConflict: it cannot be served; `stop` ends the membership.
+            SubscriptionBusy, HashRangeConflict: the consumer cannot be served; `stop` ends the membership.
         """
         first.wake_member = self.wake
         attached = self.run(lambda: self._attach(first))
@@ -85,7 +84,7 @@ class SubscriptionMember:
         self.run(lambda: self._attach(endpoint)).result()
 
     def detach(self, endpoint: Endpoint, deadline: Deadline) -> None:
-        """Remove a consumer; what it did not acknowledge is delivered again."""
+        """Remove a consumer; its unacknowledged messages are redelivered."""
         if self._ended:
             endpoint.close()
             return
@@ -106,8 +105,8 @@ class SubscriptionMember:
         delay_s: float,
         in_batch: tuple[int, int] | None = None,
     ) -> None:
-        """Have one message delivered again after `delay_s`, of a batch entry that with this index and number of
-        messages. On Exclusive and Failover everything unacknowledged comes again, as the official client does."""
+        """Redeliver one message after `delay_s`; of a batch entry, that with this index and number of messages. On
+        Exclusive and Failover everything unacknowledged is redelivered, as by the official client."""
         now_s = self._clock.monotonic()
         if in_batch is None or not self.type.is_shared:
             slot.nacks.append((now_s, delay_s, offset, endpoint))
@@ -115,19 +114,19 @@ class SubscriptionMember:
             slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
-        """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed. Of
-        a partition that another process owns, that one is asked until `deadline` (`LeaseTerms.ask_owner`)."""
+        """Hold an acknowledgement for a transaction; the future is settled as by `TransactionAcks.ask`, or with Closed.
+        A request to another owner ends at `deadline` (`LeaseTerms.ask_owner`)."""
         answer: Future[None] = Future()
         return self._asking(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
 
     def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest) -> Future[None]:
-        """The same for a consumer in another process. Fails with Fenced where this process does not own the partition
-        in that life."""
+        """Hold an acknowledgement by a consumer in another process. Fails with Fenced if this process does not own that
+        incarnation of the partition."""
         answer: Future[None] = Future()
         return self._asking(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
 
     def _asking(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
-        """`answer`, which `ask` has somebody settle, if it does not fail itself."""
+        """Run `ask`, which settles the returned future later, or fails it at once."""
 
         def asked(done: Future[None]) -> None:
             failure = done.exception()
@@ -138,8 +137,8 @@ class SubscriptionMember:
         return answer
 
     def redeliver_unacknowledged(self, endpoint: Endpoint, begin: Callable[[], None] = lambda: None) -> None:
-        """Deliver again, now, what this consumer has not acknowledged. `begin` is called before the first of it is
-        handed out, and after everything else was."""
+        """Redeliver everything that this consumer has not acknowledged. `begin` is called after all earlier deliveries
+        and before the redeliveries."""
 
         def redeliver() -> None:
             begin()
@@ -148,29 +147,29 @@ class SubscriptionMember:
         self.run(redeliver)
 
     def save(self, deadline: Deadline) -> int:
-        """Return when everything acknowledged before this call is durable, or known to be lost.
+        """Return when all acknowledgements before this call are durable, or known to be lost.
 
-        Gives how often, up to now, this process had to give a partition up with acknowledgements that were not saved:
-        when that number has grown since the caller last saw it, some of its acknowledgements were not kept.
+        Returns how often this process has given a partition up with unsaved acknowledgements. If the number has grown
+        since the caller's last flush, some acknowledgements were lost.
 
         Raises:
-            StoreError: they could not be saved.
+            StoreError: the acknowledgements could not be saved.
         """
         self.have_saved_elsewhere(deadline)
         return outcome(self.run(lambda: self._serving.save()), deadline, "acknowledgements to be durable")
 
     def have_saved_elsewhere(self, deadline: Deadline) -> None:
-        """Return when the owners of other partitions have saved what was acknowledged of them here before this call."""
+        """Return when owners of other partitions have saved this process's acknowledgements before this call."""
         told = outcome(self.run(lambda: self._serving.tell_owners()), deadline, "acknowledgements to be told")
         if told is not None:
             outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
 
     def take_in(self, deadline: Deadline) -> None:
-        """Return when what owners are known to have taken back is not in an inbox any more."""
+        """Return when messages of received recalls are out of the inboxes."""
         outcome(self.run(lambda: self._serving.apply_received()), deadline, "messages to be taken out of inboxes")
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[CursorReply | None]]:
-        """Do what is asked, in pairs of partition and request, and make it durable (`OwnerRequests.execute`)."""
+        """Execute requests, in pairs of partition and request, and make them durable (`OwnerRequests.execute`)."""
         return self.run(lambda: self._serving.requests.execute(requests))
 
     def end_with(self, failure: errors.LayerError) -> None:
@@ -178,10 +177,10 @@ class SubscriptionMember:
         self.run(lambda: self._serving.end_with(failure))
 
     def wait_until_assigned(self, deadline: Deadline) -> None:
-        """Return once Kafka has answered with an assignment (which may be empty).
+        """Return when Kafka has assigned partitions, or none.
 
         Raises:
-            DeadlineExceeded: it has not in time.
+            DeadlineExceeded: no assignment came in time.
         """
         if not self._ready.wait(deadline.remaining_s()):
             raise errors.DeadlineExceeded(f"subscription {self._handle} got no assignment in time")
@@ -192,7 +191,7 @@ class SubscriptionMember:
         return outcome(self.ask_stats(), deadline, "statistics")
 
     def ask_stats(self) -> Future[list[PartitionStats]]:
-        """`stats` for somebody who asks several members at once."""
+        """`stats` for a caller of several members at once."""
         return self.run(lambda: self._serving.stats())
 
     def ask_consumers(self, request_id: bytes, member: str, wish: TellConsumers) -> Future[ConsumersTold]:
@@ -203,7 +202,7 @@ class SubscriptionMember:
         return sum(endpoint.delivered for endpoint in self._own_consumers())
 
     def undecryptable(self) -> int:
-        """Encrypted messages that the consumers that are open now had no key for."""
+        """The number of encrypted messages without a key at the open consumers."""
         return sum(endpoint.decryptor.failures for endpoint in self._own_consumers())
 
     def consumers(self) -> int:
@@ -213,14 +212,14 @@ class SubscriptionMember:
         return [endpoint for endpoint in tuple(self._endpoints) if not endpoint.is_remote]
 
     def losses(self) -> int:
-        """How often a partition was given up with acknowledgements that were not saved, up to now."""
+        """The number of times that a partition was given up with unsaved acknowledgements."""
         return self._serving.ownership.losses
 
     def owned_partitions(self) -> list[int]:
         return sorted(self._owned)
 
     def answering_partitions(self) -> list[int]:
-        """Those about which this process is to be asked: what it owns, whether it can be served or not."""
+        """The partitions whose requests this process answers: all that it owns, readable or not."""
         return sorted({*self._owned, *self._serving.ownership.unreadable})
 
     def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
@@ -244,7 +243,7 @@ class SubscriptionMember:
         try:
             self._serving = serving = self._join_group()
             serving.run()
-        except Exception as error:  # its consumers are told, or they would wait for ever
+        except Exception as error:  # its consumers must fail, or they would wait for ever
             if isinstance(error, (errors.Refused, errors.TooManyHandles)):
                 _log.warning("subscription=%s stopped serving: %s", self._handle, error)
             else:

@@ -1,4 +1,4 @@
-"""The partitions that Kafka's group gave this process: their cursors are opened, saved and handed over here.
+"""Opens, saves and hands over the cursors of the partitions that Kafka's group assigned to this process.
 
 All of it runs in the member's thread, most of it inside the group's rebalance callbacks.
 """
@@ -58,7 +58,7 @@ _RETRY_OPEN_S: Final = 0.5
 
 
 class Ownership:
-    """`owned` is filled here and read by the dispatcher and the saver."""
+    """The assigned partitions. `owned` is filled here and read by the dispatcher and the saver."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Ownership:
         self._owned = owned
         self._unopened: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
-        """Partitions that are ours and not served, because what their cursors acknowledged cannot be read."""
+        """Owned partitions that are not served, because their cursors' acknowledgements are unreadable."""
         self.saver = CursorSaver(str(handle), services.store, clock, consumer, owned, handle.meter, self._saved)
         self._journal = journal = services.journal
         self.transactions = TransactionAcks(
@@ -86,19 +86,19 @@ class Ownership:
         )
         self.leasing = leasing
         self.losses = 0
-        """How often a partition was given up with acknowledgements that were not saved."""
+        """The number of times that a partition was given up with unsaved acknowledgements."""
 
     def assigned(self, partitions: list[int]) -> Mapping[int, int]:
-        """Open these partitions; gives where to read each. What cannot be opened now is tried again (`open_late`)."""
+        """Open these partitions; returns their read positions. Failed ones are opened later (`open_late`)."""
         try:
             opened = self._open(partitions)
         except errors.NotAuthorized:
-            raise  # waiting does not help
+            raise  # a retry does not help
         except errors.StoreError as failure:
             _log.warning("subscription=%s cannot open its cursors yet: %s", self._handle, failure)
             self._open_later(partitions)
             opened = {}
-        except UnreadableCursor as reason:  # one of them, and the others are left half open
+        except UnreadableCursor as reason:  # the others are half open
             self.stop_unreadable(reason)
             self._open_later(partitions)
             opened = {}
@@ -128,11 +128,10 @@ class Ownership:
         self.saver.forget()
         self._drop(partitions)
 
-    # The member's loop says ---------------------------------------------------------------------------------------
+    # The member's loop --------------------------------------------------------------------------------------------
 
     def open_late(self) -> None:
-        """Try again to open partitions whose state could not be read when they were assigned; of those for which that
-        is of no use nothing is fetched."""
+        """Retry to open partitions whose state could not be read at their assignment. Unreadable ones are paused."""
         if self.unreadable:
             self._consumer.pause(list(self.unreadable))
         now = self._clock.monotonic()
@@ -155,7 +154,7 @@ class Ownership:
             self._unopened.update(dict.fromkeys(due, now))
 
     def give_up_unowned_acknowledgements(self) -> None:
-        """Count as lost what was acknowledged for partitions that are not ours (any more), unless owners hear it."""
+        """Count acknowledgements of other owners' partitions as lost, unless reports reach the owners."""
         if self.leasing is not None and self.leasing.reaches_owners:
             return
         for slot in self._handle.slots():
@@ -163,17 +162,17 @@ class Ownership:
                 self.losses += 1
 
     def learn_fences(self, number: int) -> None:
-        """Learn from what is on record which records are void, because some are about to be passed over unread."""
+        """Read the fences of void records before a jump over unread records."""
         self._owned[number].intake.add_fences(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
 
     def stop_unreadable(self, reason: UnreadableCursor) -> None:
-        """Serve a partition no more, and say so, until it is set to a place (`open_forgetting`)."""
+        """Stop an unreadable partition and report it, until a seek (`open_forgetting`)."""
         report_stop(self._handle.identity(reason.partition), str(reason))
         self._drop([reason.partition])
         self.unreadable[reason.partition] = f"{reason}; reset the subscription to go on"
 
     def open_forgetting(self, number: int) -> None:
-        """Serve a partition that could not be read, from its mark-delete on. Raises StoreError."""
+        """Serve an unreadable partition from its mark-delete position on. Raises StoreError."""
         opened = self._open([number], with_holes=False)
         del self.unreadable[number]
         self._consumer.resume([number])
@@ -203,11 +202,11 @@ class Ownership:
         return found
 
     def _open(self, partitions: list[int], *, with_holes: bool = True) -> dict[int, OwnedPartition]:
-        """Recover the cursors and take them over: one commit that names a new session and the next version. Those that
-        cannot be read are `unreadable` from now on.
+        """Recover the cursors and take them over by one commit with a new session and the next version. Unreadable ones
+        are stopped.
 
         Raises:
-            UnreadableCursor: one, as it turned out later; none is open.
+            UnreadableCursor: a cursor turned out unreadable later; none is open.
             StoreError: none is open.
         """
         if not partitions:
@@ -274,13 +273,13 @@ class Ownership:
             self.leasing.lessor.saved(owned)
 
     def _look_for_transactions(self, found: RecoveredCursor, identity: CursorIdentity, deadline: Deadline) -> None:
-        """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
+        """Find out whether transactions acknowledge here, if the commit does not contain it."""
         asks = found.source in ("seek", "checkpoint") and not found.state.pending_acks
         if asks and self._journal.knows_of(identity.name, deadline):
             found.state.let_transactions_acknowledge()
 
     def _reopen(self, number: int) -> None:
-        """Recover a partition that is ours and whose transactions another owner took over."""
+        """Recover an owned partition whose transactions another owner took over."""
         try:
             self.saver.settle()
             self.saver.save([number])

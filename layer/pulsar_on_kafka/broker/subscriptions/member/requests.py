@@ -1,7 +1,7 @@
-"""Requests to the cursors that this process owns, of others or its own, take effect here: seek, skip, save.
+"""Executes requests to the cursors that this process owns: seek, skip, acknowledge, save.
 
-All of it runs in the member's thread. A request takes effect once, whoever owns the partition when it is sent again:
-the save that holds its effect holds its id (`CursorState.requests`).
+All of it runs in the member's thread. A request takes effect once, even if it is resent to a later owner: the save with
+its effect contains its id (`CursorState.requests`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class OwnerRequests:
-    """`owned` is the owner's own dictionary, seen from here."""
+    """The requests to one member. `owned` is the owner's own dictionary, seen from here."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class OwnerRequests:
         self._save = save
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> list[CursorReply | None]:
-        """Do what is asked of these partitions, and make it durable. An answer for each; None where this process does
-        not own the partition (any more): nothing is certain then, its owner is to be asked.
+        """Execute requests to these partitions, and make them durable. Returns a reply for each. None: this process
+        does not own the partition, the outcome is unknown, and its owner has to be asked.
 
         Raises:
-            StoreError: it could not be saved; it is done in memory, and asking again saves it.
+            StoreError: the save failed. The requests took effect in memory, and a resent request saves them.
         """
         answers: list[CursorReply | None] = [None] * len(requests)
         taken: list[tuple[int, OwnedPartition, int]] = []
@@ -84,7 +84,7 @@ class OwnerRequests:
         return answers
 
     def _open_what_is_sought(self, requests: Sequence[tuple[int, Request]]) -> None:
-        """A seek needs nothing of what cannot be read."""
+        """Open unreadable partitions that a seek moves: it does not need the unreadable part."""
         for partition, request in requests:
             sought = partition in self._ownership.unreadable and isinstance(request.wish, Seek)
             if sought and life_of(self._handle.identity(partition)) == request.life:
@@ -140,5 +140,5 @@ class OwnerRequests:
 
 
 def life_of(identity: CursorIdentity) -> CursorLife:
-    """Which life of topic and subscription a request has to be about."""
+    """The incarnation of topic and subscription that a request must name."""
     return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

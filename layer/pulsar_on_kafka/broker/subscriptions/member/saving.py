@@ -1,8 +1,7 @@
-"""Saves the cursors of the partitions that this process owns: group commits, what comes after one, checkpoints.
+"""Saves the cursors of the partitions that this process owns, by group commits and checkpoints.
 
-All of it runs in the member's thread. At most one commit is under way in a group; a time-out means that its outcome is
-unknown, and what the group has is read back before anything builds on it
-(layer/pulsar_on_kafka/broker/cursor/README.md).
+All of it runs in the member's thread. At most one commit is in flight in a group. After a time-out its outcome is
+unknown, and the group's offsets are read back before the next save (layer/pulsar_on_kafka/broker/cursor/README.md).
 """
 
 from __future__ import annotations
@@ -57,24 +56,24 @@ class CursorSaver:
         self._unknown: dict[int, Save] | None = None
         self._not_before_s = 0.0
         self._unwritable: errors.StoreError | None = None
-        """Why segments could not be written when that was last tried."""
+        """The reason why the last write of segments failed."""
         self._try_again_s = 0.0
 
     @property
     def under_way(self) -> bool:
-        """A commit was sent and not answered; its answer comes out of polling the group."""
+        """A commit is in flight; its reply comes by polling the group."""
         return self._under_way is not None
 
     @property
     def is_unsettled(self) -> bool:
-        """The outcome of a save is not known, and nothing more is heard of it: see `settle`."""
+        """The outcome of a save is unknown, and no reply will come: see `settle`."""
         return self._unknown is not None
 
     def save(self, partitions: list[int]) -> None:
-        """Save these partitions and wait until that is durable.
+        """Save these partitions and wait until the saves are durable.
 
         Raises:
-            StoreError: it was not, or not all of it, or nobody knows.
+            StoreError: some save failed, or its outcome is unknown.
         """
         saves = self._prepare(partitions)
         if saves:
@@ -83,12 +82,12 @@ class CursorSaver:
             raise self._unwritable
 
     def save_urgently(self) -> None:
-        """`save_in_background`, unless that failed a moment ago."""
+        """Call `save_in_background`, unless it failed a moment ago."""
         if self._clock.monotonic() >= self._not_before_s:
             self.save_in_background()
 
     def save_in_background(self) -> None:
-        """Send a save of everything that changed, unless one is under way; then write the checkpoints that are due."""
+        """Save all changed cursors, unless a commit is in flight; then write due checkpoints."""
         if self._under_way is not None:
             return
         try:
@@ -99,7 +98,7 @@ class CursorSaver:
             return
         commits = {number: save.commit for number, save in saves.items()}
         try:
-            if len(split_commits(commits)) > 1:  # more than Kafka takes at once: one after the other
+            if len(split_commits(commits)) > 1:  # above Kafka's request size: one after the other
                 self.commit(saves)
             elif saves:
                 self._under_way = saves
@@ -113,10 +112,10 @@ class CursorSaver:
         self.checkpoint(sorted(self._owned), forced=False)
 
     def settle(self) -> list[int]:
-        """Learn the outcome of the save under way from what the group has: its callback cannot come just now.
+        """Read the outcome of the save in flight from the group's offsets, without its callback.
 
-        A save may build only on one whose outcome is known: its marker names the segments that the other one wrote.
-        Gives the partitions that it was not accepted for.
+        The outcome must be known before the next save, whose marker names the segments of the one before. Returns the
+        partitions for which the save was rejected.
         """
         saves, self._under_way = self._under_way or self._unknown, None
         self._unknown = None
@@ -134,21 +133,21 @@ class CursorSaver:
         return sorted(missing)
 
     def sweep(self) -> None:
-        """Keep to the budget of the cursors' memory; when a save is under way, the next time. Call it every second."""
+        """Keep the cursors within their memory budget, unless a save is in flight. Call it every second."""
         if not self.under_way and not self.is_unsettled:
             now_s = int(self._clock.monotonic())
             for owned in self._owned.values():
                 owned.saves.sweep(now_s)
 
     def forget(self) -> None:
-        """The partitions are somebody else's now: no outcome matters any more."""
+        """Forget saves of lost partitions, whose outcomes no longer matter."""
         self._under_way = self._unknown = None
 
     def commit(self, saves: dict[int, Save]) -> None:
         """Commit prepared saves and wait for the outcome.
 
         Raises:
-            StoreError: not accepted, or nobody knows.
+            StoreError: the saves were rejected, or the outcome is unknown.
         """
         self._sent_s = self._clock.monotonic()
         try:
@@ -177,7 +176,7 @@ class CursorSaver:
             except errors.StoreError as reason:
                 _log.warning("subscription=%s could not write the checkpoints of a save: %s", self._name, reason)
             return
-        if isinstance(failure, errors.Fenced):  # while members come and go; what is ours after that is saved then
+        if isinstance(failure, errors.Fenced):  # a rebalance; remaining partitions are saved after it
             _log.info("subscription=%s its next save waits for a rebalance: %s", self._name, failure)
         else:
             self._meter.failed_saves += 1
@@ -188,10 +187,11 @@ class CursorSaver:
             self._refused(saves)
 
     def accept(self, saves: Mapping[int, tuple[OwnedPartition, Save]], deadline: Deadline) -> None:
-        """The group has these saves. A copy of an older commit may overwrite some: their checkpoints come first.
+        """Apply saves that the group has accepted. A copy of an older commit may overwrite exposed ones: their
+        checkpoints are written first.
 
         Raises:
-            StoreError: these could not be written, and those saves do not count. The others do.
+            StoreError: checkpoints could not be written, and the exposed saves do not count. The others do.
         """
         exposed = {number: pair for number, pair in saves.items() if self._consumer.is_exposed(number)}
         for number in saves.keys() - exposed.keys():
@@ -207,7 +207,7 @@ class CursorSaver:
             self._checkpointed(owned.saves, deadline)
 
     def _count(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
-        """Remove what `save` made obsolete."""
+        """Apply one save, and remove obsolete records."""
         saves = owned.saves
         unneeded = saves.accepted(save)
         size, cursor = saves.grown_large(), saves.cursor
@@ -273,12 +273,13 @@ class CursorSaver:
             try:
                 prepared[number] = self._save_of(saves, lineage, deadline)
             except errors.StoreError:
-                self._refused(prepared)  # the segments of the others are not to be taken for saved
+                self._refused(prepared)  # the other partitions' segments do not count as saved
                 raise
         return prepared
 
     def _save_of(self, saves: PartitionSaves, lineage: Lineage, deadline: Deadline) -> Save:
-        """All of it; or, for ten seconds after segments could not be written, what fits into the commit."""
+        """Prepare a whole save. For ten seconds after a failed write of segments, only the part that fits the
+        commit."""
         now = self._clock.monotonic()
         if self._unwritable is None or now >= self._try_again_s:
             try:
@@ -302,7 +303,7 @@ class CursorSaver:
         self._meter.saves.add(self._clock.monotonic() - self._sent_s)
 
     def _accepted(self, saves: Mapping[int, Save]) -> None:
-        """Raises StoreError: not all of them count. The outcome of those is not known until `settle`."""
+        """Raises StoreError: some saves do not count, and their outcome is unknown until `settle`."""
         owned = {number: (self._owned[number], save) for number, save in saves.items() if number in self._owned}
         try:
             self.accept(owned, Deadline.after(STORE_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""The loop that serves one subscription: it reads, dispatches, folds in acknowledgements and saves.
+"""The loop that serves one subscription: it reads, dispatches, applies acknowledgements and saves.
 
 All of it runs in the member's thread.
 """
@@ -47,7 +47,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 _log = logging.getLogger(__name__)
 
 WINDOW_S: Final = 5.0
-"""A rate is over as long as this at least, once it is known for so long, and twice that at most."""
+"""The minimum time that a rate covers, once a consumer is known for so long; the maximum is twice that."""
 
 
 class _Window(NamedTuple):
@@ -56,12 +56,11 @@ class _Window(NamedTuple):
 
 
 class DeliveryRates:
-    """The number of messages a second that a consumer got lately. Memory: two numbers and two moments for each consumer
-    that is open."""
+    """Recent rates of messages to each consumer. Memory: two numbers and two times for each open consumer."""
 
     def __init__(self) -> None:
         self._windows: dict[Endpoint, tuple[_Window, _Window]] = {}
-        """The window before, and the one that is open."""
+        """The previous and the present window."""
 
     def note(self, endpoints: Sequence[Endpoint], now_s: float) -> None:
         noted: dict[Endpoint, tuple[_Window, _Window]] = {}
@@ -72,7 +71,7 @@ class DeliveryRates:
         self._windows = noted
 
     def of(self, endpoint: Endpoint, now_s: float) -> float:
-        """Messages a second; 0 for a consumer that is not known for a moment yet."""
+        """Messages a second; 0 for a new consumer."""
         if endpoint not in self._windows:
             return 0.0
         since = self._windows[endpoint][0]
@@ -84,19 +83,19 @@ PATIENCE_S: Final = 0.05
 
 
 class NonPersistentDispatch:
-    """Non-persistent messages of one membership are acknowledged when they are handed out, and dropped when they find
-    no room. Memory: none beside a time.
+    """Acknowledges non-persistent messages when they are delivered, and drops them if no inbox has room. Memory: one
+    time.
 
-    Nothing is ever delivered again: the cursor stands where reading and handing out stand. Source: Pulsar's
-    NonPersistentDispatcher, which drops what a consumer has no permits for. Differs from Pulsar: a full inbox gets
-    50 ms to be taken from first, since Kafka delivers in batches and a burst is not yet a slow consumer.
+    No message is redelivered: the cursor follows delivery. Source: Pulsar's NonPersistentDispatcher, which drops
+    messages without permits. Differs from Pulsar: messages wait 50 ms for a full inbox, because Kafka delivers in
+    batches and a burst does not mean a slow consumer.
     """
 
     def __init__(self) -> None:
         self._full_since_s: float | None = None
 
     def after_dispatch(self, partitions: Iterable[OwnedPartition], *, handed: bool, stuck: bool, now_s: float) -> None:
-        """`handed`: some inbox took something just now; `stuck`: messages are left that no inbox takes."""
+        """`handed`: messages were just delivered; `stuck`: messages are left without room in any inbox."""
         if handed or not stuck:
             self._full_since_s = None
         elif self._full_since_s is None:
@@ -112,7 +111,8 @@ _IDLE_POLL_S: Final = 0.05
 _IDLE_AFTER_S: Final = 5.0
 _MORE_COMMANDS_S: Final = 0.1
 _COMMANDS_POLL_S: Final = 0.002
-"""After a command, for so long: no command ends a poll, and consumers often join or leave one after the other."""
+"""The poll limit for a while after a command: commands do not end a poll, and consumers often join or leave
+together."""
 _POLL_WITH_PLENTY_S: Final = 0.02
 _STARVED_WAIT_S: Final = 0.02
 _PAUSE_AFTER_S: Final = 1.0
@@ -121,7 +121,8 @@ _MAX_REPORTED: Final = 1000
 
 
 class MemberServing:
-    """Joins the group when it is made. `owned` and `endpoints` are filled here and seen by the member."""
+    """Serves one membership, and joins the group when created. `owned` and `endpoints` are filled here and read by the
+    member."""
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class MemberServing:
         self._passing_by = NonPersistentDispatch() if handle.transient else None
         self.stopping = False
         self._not_ours: errors.LayerError | None = None
-        """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
+        """The reason why an assignment failed; it can occur in a command that polls, instead of the loop."""
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed, self._begins)
         self._consumer = consumer = GroupConsumer(
             services.config, handle.kafka_topic, callbacks, handle.partition, handle.local_peers
@@ -242,7 +243,7 @@ class MemberServing:
         try:
             self.dispatcher.drain()
         except errors.StoreError as failure:  # they wait, and are tried again
-            _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+            _log.warning("subscription=%s cannot apply acknowledgements yet: %s", self._handle, failure)
 
     def _poll_timeout(self, now: float, busy: bool, *, awaits_save: bool) -> float:
         suspects = self.dispatcher.counting.poll_limit(now - self._last_handed_s)
@@ -253,19 +254,19 @@ class MemberServing:
             timeout = min(timeout, _COMMANDS_POLL_S)
         if self.leasing is not None:
             timeout = min(timeout, self.leasing.poll_limit())
-        # Beside suspects what is due may have no room for long, and that does not count as a wait for room.
+        # With suspects, due entries can lack room for long without counting as a wait for room.
         next_due = self.dispatcher.redelivery.next_due() if suspects == inf else None
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
     def _wait_for_room(self, now: float) -> None:
-        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long. Where other
-        partitions' consumers have room, these are read on (Failover)."""
+        """Wait for room in an inbox, and pause fetching if that takes long. Partitions whose consumers have room are
+        still read (Failover)."""
         if self._starved_since_s is None:
             self._starved_since_s = now
         self._commands.prepare_to_wait()
         for endpoint in self._endpoints:
             endpoint.watch()
-        # A receiver that drained its inbox before it could see the flag is seen here instead.
+        # A receiver that drained its inbox before `watch` does not wake the member; this check finds it.
         if self.dispatcher.replay_failed or not self.dispatcher.takes_any():
             self._commands.wait(_STARVED_WAIT_S)
         self._commands.end_wait()
@@ -281,10 +282,10 @@ class MemberServing:
             self._reader.pause_all()
             self._reader.read(0.0)
         elif self.ownership.saver.under_way:
-            self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
+            self._reader.read(0.0, limit=1)  # the reply to a commit comes by polling, too
 
     def _wait_beside_polling(self, timeout_s: float) -> float:
-        """Wait where Kafka sends no records to this membership. Returns how long the next poll is to wait."""
+        """Wait where Kafka sends no records to this membership. Returns the time-out of the next poll."""
         if self.leasing is not None and self.leasing.waits_for_owners:
             self._wait_for_owners(self.leasing, timeout_s)
         elif self._reader.awaits_consumer and not self.ownership.saver.under_way:
@@ -297,7 +298,7 @@ class MemberServing:
         return any(endpoint.permits() > 0 for endpoint in self._endpoints)
 
     def _wait_for_consumer(self, timeout_s: float) -> None:
-        """Nothing is fetched: wait for a consumer that takes something, or for a command."""
+        """Wait for a consumer with room, or for a command: nothing is fetched."""
         self._commands.prepare_to_wait()
         for endpoint in self._endpoints:
             endpoint.watch()
@@ -308,7 +309,7 @@ class MemberServing:
             endpoint.unwatch()
 
     def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
-        """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
+        """Wait for records of owners, or until a report is due: Kafka sends no records to this membership."""
         self._commands.prepare_to_wait()
         if not leasing.has_urgent and leasing.watch_inboxes():
             self._commands.wait(timeout_s)
@@ -334,14 +335,14 @@ class MemberServing:
         self._consumer.close()
 
     def abandon(self) -> None:
-        """It cannot go on: leave the group without a save."""
+        """Leave the group without a save, after a failure."""
         self.transactions.close(list(self._owned))
         self._owned.clear()
         if self.leasing is not None:
             self.leasing.stop()
         try:
             self._consumer.close()
-        except Exception:  # it has stopped all the same; the group finds out by itself
+        except Exception:  # the group removes a silent member by itself
             _log.exception("subscription=%s could not leave its group", self._handle)
 
     # Kafka's group ------------------------------------------------------------------------------------------------
@@ -391,44 +392,45 @@ class MemberServing:
             self.dispatcher.counting.retire(self._owned, orderly=False)
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
-        """Everything that this consumer has and has not acknowledged is to come again."""
+        """Redeliver everything that this consumer has not acknowledged."""
         self.dispatcher.redelivery.redeliver_all(endpoint)
         if self.leasing is not None:
             self.leasing.lessee.redeliver_all(endpoint)
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
-        """Have a transaction acknowledge this; the partition's owner is asked where that is another process."""
+        """Hold an acknowledgement for a transaction, by a request to the partition's owner if another process owns
+        it."""
         if partition in self._owned or self.leasing is None:
             self.transactions.ask(partition, txn, ack, answer)
         else:
             self.leasing.ask_owner(partition, txn, ack, answer, deadline)
 
     def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest, answer: Future[None]) -> None:
-        """The same for a consumer in another process. Raises Fenced where this process does not own the partition in
-        that life."""
+        """Hold an acknowledgement by a consumer in another process. Raises Fenced if this process does not own that
+        incarnation of the partition."""
         owned = self._owned.get(partition)
         if owned is None or life_of(owned.identity) != request.life:
             raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
         self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
 
     def apply_received(self) -> None:
-        """Take out of inboxes what owners are known to have taken back."""
+        """Apply the owners' records received so far, which may recall messages from inboxes."""
         if self.leasing is not None:
             self.leasing.apply_received()
 
     def _save_and_tell(self) -> int:
-        """Whoever hears the answer to a request has heard before it what was taken back from its process."""
+        """Save, and write recalls before the reply to a request: members receive them in this order."""
         losses = self.save()
         if self.leasing is not None:
             self.leasing.write_all()
         return losses
 
     def tell_owners(self) -> Future[None] | None:
-        """Have the owners of other partitions save what was acknowledged of them here; None where nothing was."""
+        """Request owners of other partitions to save this process's acknowledgements; None without any."""
         return None if self.leasing is None else self.leasing.have_saved()
 
     def save(self) -> int:
-        """Make everything acknowledged up to now durable; gives how often acknowledgements were lost. Raises
+        """Make all acknowledgements up to now durable; returns how often acknowledgements were lost. Raises
         StoreError."""
         patience = Deadline.after(STORE_TIMEOUT_S)
         self.dispatcher.drain()
@@ -438,7 +440,7 @@ class MemberServing:
                     self.ownership.saver.settle()
                     self.ownership.saver.save(sorted(self._owned))
                     break
-                except errors.Fenced:  # a rebalance: polling tells which partitions are ours after it
+                except errors.Fenced:  # a rebalance: polling returns the new assignment
                     if patience.passed():
                         raise
             self._reader.read(_POLL_S)
@@ -451,8 +453,8 @@ class MemberServing:
         self._over = failure
 
     def tell(self, request_id: bytes, member: str, wish: TellConsumers) -> ConsumersTold:
-        """As operators see them, the first 1,000 of each: this process's consumers, those that messages of its
-        partitions wait for, those that are active; and who holds the entry that is asked about."""
+        """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
+        partitions wait for, active consumers, and the holder of the requested entry."""
         return ConsumersTold(
             request_id, member, self._consumers(), self._waited_for(), self._holder(wish), self._active_consumers()
         )
@@ -462,7 +464,7 @@ class MemberServing:
         return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MAX_REPORTED))
 
     def _waited_for(self) -> tuple[ToldWaiting, ...]:
-        """Consumers of any process."""
+        """Consumers of any process that messages wait for."""
         found: dict[tuple[str, str], tuple[int, float]] = {}
         for owned in self._owned.values():
             for each in self.dispatcher.waiting(owned):
@@ -472,8 +474,8 @@ class MemberServing:
         return tuple(islice(told, _MAX_REPORTED))
 
     def _holder(self, wish: TellConsumers) -> ToldHolder | None:
-        """None: the partition is not this process's, or no consumer of a Shared or Key_Shared subscription has the
-        entry."""
+        """The holder of the requested entry (Shared, Key_Shared). None: another process owns the partition, or no
+        consumer holds the entry."""
         owned = self._owned.get(wish.partition)
         feed = None if owned is None else owned.holders.get(wish.offset)
         if feed is None:
@@ -511,5 +513,5 @@ class MemberServing:
 
 
 def _node_of(endpoint: Endpoint) -> str:
-    """'': it is of this process."""
+    """The process of a consumer; '' for this one."""
     return endpoint.node if isinstance(endpoint, RemoteEndpoint) else ""

@@ -1,12 +1,12 @@
-"""Acknowledgements of transactions on the partitions that a member owns: the rounds of `PendingAcks`, on Kafka.
+"""Holds acknowledgements of transactions on the partitions that a member owns: the rounds of `PendingAcks`, on Kafka.
 
-What is asked for is checked in the member's thread, appended and read back by `PendingAckJournal`'s, and answered with
-the turn that finds it read back. While something is held that thread looks for outcomes, at growing intervals.
+The member's thread checks a request. The thread of `PendingAckJournal` appends it and reads it back, and the next turn
+replies. While transactions hold acknowledgements, that thread looks for outcomes, at growing intervals.
 
-A partition is taken over here at the first request. Its owner then makes a save that says so (`pending_acks` in the
-commit's metadata) and serves when Kafka's group has accepted it, so a process that has lost its place never does.
-Whoever owns the partition afterwards finds the mark in the commit that it recovers from, and takes over before it
-delivers anything; without the mark there is nothing on record to be missed.
+The first request takes a partition over. The owner makes a save with a mark (`pending_acks` in the commit's metadata),
+and serves requests when Kafka's group has accepted the save. So a process that has lost the partition never does. A
+later owner finds the mark in the commit that it recovers from, and takes over before it delivers messages. Without the
+mark there are no records.
 
 All of it runs in the member's thread. A member whose partitions no transaction acknowledges pays nothing.
 """
@@ -60,18 +60,18 @@ class _Served:
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}
-        """What was asked for and not decided, by ticket."""
+        """Undecided requests, by ticket."""
         self.errand: Future[PendingAckReading] | None = None
         self.taken_over: PendingAckReading | None = None
-        """What was on record after our TAKEOVER, while the group has not confirmed that we own the partition."""
+        """The records after this process's TAKEOVER, until the group has confirmed the ownership."""
         self.acks = CursorAcks()
-        """What is on record, as last read."""
+        """The records, as last read."""
         self.to_settle = False
         self.to_clean = False
         self.look_s = inf
         self.pause_s = _LOOK_FIRST_S
         self.gone: errors.LayerError | None = None
-        """Why nothing is taken any more."""
+        """The reason why requests are rejected."""
 
     def answer(self, answers: Iterable[PendingAckAnswer]) -> None:
         for each in answers:
@@ -83,9 +83,10 @@ class _Served:
 
 
 class TransactionAcks:
-    """`owned` is the owner's own dictionary, seen from here; `wake` ends the member's wait, from any thread.
+    """The held acknowledgements of one member. `owned` is the owner's own dictionary, seen from here; `wake` ends the
+    member's wait, from any thread.
 
-    Memory: what PendingAcks says, and one future for each request.
+    Memory: that of PendingAcks, and one future for each request.
     """
 
     def __init__(
@@ -112,14 +113,14 @@ class TransactionAcks:
         self._asked_s = -inf
 
     def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
-        """`answer` is settled when the transaction holds this, durably, or may not have it (TransactionConflict,
-        TransactionNotFound, InvalidCursorPosition), or when nobody knows (StoreError). `again`: a former owner was
-        asked before, and may have taken it.
+        """`answer` is settled when the transaction holds the acknowledgement durably, or cannot hold it
+        (TransactionConflict, TransactionNotFound, InvalidCursorPosition), or when the outcome is unknown (StoreError).
+        `again`: the request is resent, and a former owner may have executed it.
 
         Raises:
-            Fenced: this process does not own the partition (any more).
+            Fenced: this process does not own the partition.
             InvalidCursorPosition: there is no such entry.
-            StoreError: the log's end, which has to be known for that, cannot be had.
+            StoreError: the log's end cannot be read.
         """
         owned = self._owned.get(partition)
         if owned is None:
@@ -151,7 +152,7 @@ class TransactionAcks:
             self._step(served, now_s)
 
     def poll_limit(self, now_s: float) -> float:
-        """How long the member may wait for records, in seconds."""
+        """The time in seconds that the member may wait for records."""
         if not self._served:
             return inf
         if now_s - self._asked_s < _BUSY_FOR_S:
@@ -185,7 +186,7 @@ class TransactionAcks:
         if served.taken_over is None:
             if now_s >= served.look_s:
                 self._send(served, [served.pending.take_over()])
-        elif served.saves.saved.pending_acks:  # the group has accepted a save that says so
+        elif served.saves.saved.pending_acks:  # the group has accepted a save with the mark
             self._replayed(served, served.taken_over, served.saves.saved_revision)
         else:
             self._saver.save_urgently()
@@ -273,7 +274,7 @@ class TransactionAcks:
             served.look_after(now_s, min(_MAX_LOOK_INTERVAL_S, served.pause_s * _LOOK_SLOWER))
 
     def _give_up(self, served: _Served, why: errors.LayerError) -> None:
-        """What is held stays so."""
+        """Forget these partitions; held acknowledgements stay on record."""
         _log.warning("cursor=%s takes no acknowledgements of transactions: %s", served.owned.identity, why)
         served.gone = why
         served.answer(served.pending.close(why))
@@ -285,11 +286,11 @@ class TransactionAcks:
             served.to_clean = True
 
     def take_over(self, opened: Mapping[int, OwnedPartition], deadline: Deadline) -> None:
-        """Before these are served: fence former owners, learn what transactions hold, bring their outcomes to the
-        cursors. For those that the group has given to us by a commit; costs nothing where no transaction acknowledged.
+        """Prepare partitions whose take-over the group has accepted: fence former owners, read held acknowledgements,
+        and apply outcomes to the cursors. Partitions without transactions cost nothing.
 
         Raises:
-            StoreError, Corrupt: it could not be done; serve none of them.
+            StoreError, Corrupt: the take-over failed; serve none of them.
         """
         marked = {number: _Served(owned) for number, owned in opened.items() if owned.cursor.pending_acks}
         if not marked:
@@ -311,22 +312,22 @@ class TransactionAcks:
             if served is not None:
                 served.answer(
                     served.pending.close(
-                        errors.Fenced(f"cursor {served.owned.identity} is another process's now, or nobody's")
+                        errors.Fenced(f"cursor {served.owned.identity} belongs to another process now")
                     )
                 )
 
     def finish(self, deadline: Deadline) -> None:
-        """The member leaves: have outcomes that are known by now saved and removed from the record, so that nothing
-        waits for the next owner. Raises StoreError when it could not be done: then it does."""
+        """Save known outcomes and remove their records before the member leaves. Raises StoreError if that fails; then
+        the next owner does it."""
         for served in list(self._served.values()):
             self.quiesce(served.owned, deadline)
 
     def quiesce(self, owned: OwnedPartition, deadline: Deadline) -> None:
-        """Before a seek: bring everything that was committed to the cursor, save it, and remove it from the record. A
-        successor would acknowledge it once more behind the seek.
+        """Apply committed acknowledgements to the cursor, save it, and remove their records, before a seek. Otherwise a
+        later owner would apply them after the seek.
 
         Raises:
-            StoreError: it could not be done.
+            StoreError: a save or a removal failed.
         """
         served = self._served.get(owned.number)
         if served is None or served.pending.state is not State.READY:
