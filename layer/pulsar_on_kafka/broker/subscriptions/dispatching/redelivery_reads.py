@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 2.0
 _MAX_AHEAD: Final = 128
 _MAX_AHEAD_BYTES: Final = 1024 * 1024
-"""Of one partition; the last record of them beyond it."""
+"""The limit for one partition; its last record may exceed the limit."""
 
 
 class RecordsFound(NamedTuple):

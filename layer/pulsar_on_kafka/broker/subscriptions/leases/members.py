@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteE
 from pulsar_on_kafka_mapping.state.cursors.lease_records import MemberId, Nack, Report, Saved
 
 EXPIRY_S: Final = 20.0
-"""How long a member may write nothing; it writes every 3 s."""
+"""The longest time without a report of a member, which writes one every 3 s."""
 
 _MAX_EXPELLED: Final = 10_000
 
@@ -27,9 +27,9 @@ class LeaseMember:
     since_s: float
     heard_s: float
     sequence: int = 0
-    """Of its last report."""
+    """The sequence number of its last report."""
     number: int = 0
-    """Of the last lease or recall that was written to it."""
+    """The number of the last lease or recall to it."""
     recalled: dict[int, int] = field(default_factory=dict)
     """By partition: the number of the last Recall."""
     consumers: dict[int, RemoteEndpoint] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class SaveNotices:
             self._wanted = None
 
     def not_written(self) -> None:
-        """What was announced last may not be in the log."""
+        """Forget the last notices, which may not be in the log."""
         self._untold.update(self._announced)
         self._announced.clear()
 

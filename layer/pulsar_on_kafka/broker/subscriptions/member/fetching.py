@@ -1,4 +1,4 @@
-"""Reads the owned partitions: fetches, sorts out errors, pauses what nobody takes.
+"""Reads the owned partitions: fetches records, handles errors, and pauses partitions whose consumers have no room.
 
 All of it runs in the member's thread.
 """
@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap between read position and log: when to look (again) for where to go on, and the offset that Kafka refused,
-    if it did."""
+    """A gap between read position and log: the time of the next look at the log, and the offset that Kafka rejected,
+    if any."""
 
     owned: OwnedPartition
     due_s: float
@@ -46,13 +46,13 @@ class _Gap:
 
 
 class PartitionReader:
-    """Nothing of a partition is fetched before a consumer has room for the first time since it was assigned.
+    """The first fetch of an assigned partition waits until a consumer has room.
 
-    Memory from then on: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each
-    partition; and what waits for the end of a transaction (see `ReadCommitted`).
+    Memory: librdkafka's fetch queue, 16 MiB and one batch of about 4 MiB for each partition, and records that wait for
+    the end of a transaction (see `ReadCommitted`).
 
-    While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
-    is behind them in the log waits, too.
+    With a million delayed messages reading stops, until a tenth of them are delivered. Later messages in the log wait,
+    too.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PartitionReader:
         looking: TransactionWaits,
         has_room: Callable[[], bool],
     ) -> None:
-        """`has_room`: some consumer takes messages."""
+        """`has_room`: some consumer has room for messages."""
         self._has_room = has_room
         self._handle = handle
         self._clock = clock
@@ -73,22 +73,23 @@ class PartitionReader:
         self._looking = looking
         self._paused: set[int] = set()
         self._not_begun: set[int] = set()
-        """Those of them that were assigned while no consumer took anything, and of which nothing was fetched."""
+        """Paused partitions that were assigned while no consumer had room, and never fetched."""
         self._full_of_delayed = False
         self._affordable = 1
-        """Records of the last batch's average size that are 4 MiB. At first their size is not known, and librdkafka may
-        have 16 MiB of them: a batch has at most `_GROWTH` times the records of the one before."""
+        """The number of records in 4 MiB, by the last batch's average size. The first size is unknown, and librdkafka
+        may hold 16 MiB: a batch has at most `_GROWTH` times the records of the one before."""
         self._unreadable: UnreadableCursor | None = None
         self._in_a_gap: dict[int, _Gap] = {}
-        """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
+        """Partitions whose read position Kafka rejected, or whose log may have lost its end."""
 
     def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
-        """Poll once; rebalance and commit callbacks run in here. True when something came, or goes on that waited for
-        the end of a transaction (who wants one record alone is at the group's service, and does not ask for that).
+        """Poll once; rebalance and commit callbacks run in here. True when records came, or records that waited for the
+        end of a transaction continue. A `limit` of one record only keeps the group membership alive, without that
+        check.
 
         Raises:
-            NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
-            UnreadableCursor: it is of no use to go on with that partition.
+            NoSuchTopic, NotAuthorized, StoreError: a retry does not help.
+            UnreadableCursor: a retry does not help for this partition.
         """
         if self._in_a_gap:
             self._leave_gaps()
@@ -151,7 +152,7 @@ class PartitionReader:
             self.pause_all()
 
     def _look_again(self) -> bool:
-        """Ask what became of the transactions that hold something up; True when something goes on."""
+        """Look up transactions that block records; True when some records continue."""
         waiting = {n: c for n, c in self._committed() if c.in_use}
         before = {number: committed.waits_from for number, committed in waiting.items()}
         self._looking.look_again(waiting, self._release)
@@ -166,19 +167,19 @@ class PartitionReader:
             _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", self._owned[partition].identity, failure)
 
     def put_late_on_record(self) -> None:
-        """Tell others of records that came after the end of their transaction."""
+        """Write records about messages that came after the end of their transaction."""
         self._looking.put_late_on_record(committed for _, committed in self._committed())
 
     def has_plenty(self) -> bool:
-        """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
+        """A partition has more read messages than a few inboxes hold; further reading would end in a pause."""
         return any(owned.intake.buffer.size_bytes > _PLENTY_BYTES for owned in self._owned.values())
 
     def pause_all(self) -> None:
-        """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
+        """Stop fetching. librdkafka discards prefetched records at a pause, so it is not for a short wait."""
         self._pause(self._owned)
 
     def pause_undelivered(self) -> None:
-        """Stop fetching partitions of which messages wait for room; as `pause_all`, not for a short wait."""
+        """Stop fetching partitions whose messages wait for room; as `pause_all`, not for a short wait."""
         self._pause([number for number, owned in self._owned.items() if owned.buffered])
 
     def _delayed(self) -> int:
@@ -195,7 +196,7 @@ class PartitionReader:
             self._paused.update(more)
 
     def begins(self, partition: int) -> bool:
-        """Whether an assigned partition is fetched at once. Otherwise it waits for a consumer with room."""
+        """True if an assigned partition is fetched at once; otherwise it waits for a consumer with room."""
         if self._handle.transient or self._has_room():
             return True
         self._paused.add(partition)
@@ -204,12 +205,12 @@ class PartitionReader:
 
     @property
     def awaits_consumer(self) -> bool:
-        """Nothing is fetched, as no consumer has had room since the partitions were assigned."""
+        """No partition is fetched, because no consumer has had room since their assignment."""
         return bool(self._not_begun) and len(self._not_begun) == len(self._owned)
 
     def log_ends(self) -> dict[int, int]:
-        """The log's end of each owned partition, as its last fetch told it. Kafka is asked for those of which nothing
-        was fetched, for 2 s in all and until it does not answer; -1 is not known."""
+        """The log's end of each owned partition, from its last fetch. Ends of partitions without a fetch are requested
+        from Kafka, in 2 s in all and until a request fails; -1 is unknown."""
         ends = {number: self._consumer.known_end(number) for number in self._owned}
         deadline = Deadline.after(_WATERMARKS_TIMEOUT_S)
         with suppress(errors.StoreError):
@@ -253,7 +254,7 @@ class PartitionReader:
             event.raise_or_log(_log, f"subscription={self._handle}")
 
     def _sees_end(self, partition: int, owned: OwnedPartition) -> bool:
-        """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""
+        """True if the log contains every offset in the cursor; otherwise its ends are looked up."""
         end = self._consumer.known_end(partition)
         if 0 <= end < owned.cursor.known_end():
             self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), None)
@@ -266,7 +267,7 @@ class PartitionReader:
         for number in [number for number, gap in self._in_a_gap.items() if gap.due_s <= now]:
             gap = self._in_a_gap.pop(number)
             if self._owned.get(number) is not gap.owned:
-                continue  # given up, or opened anew: then its first records say where it is
+                continue  # given up or opened again: the first records show its position
             try:
                 self._leave_the_gap(gap.owned, gap.refused)
             except errors.StoreError as failure:
@@ -274,9 +275,9 @@ class PartitionReader:
                 _log.warning("cursor=%s cannot find out where its log begins and ends: %s", gap.owned.identity, failure)
 
     def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:
-        """The read position was outside of the log: below its start go on at the start, beyond its end stop.
+        """Handle a read position outside of the log: below the start continue at the start, beyond the end stop.
 
-        Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
+        The position was also beyond the end if Kafka rejected it (`refused`) and has it now: the log has grown since.
         """
         number = owned.number
         self._handle.incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
