@@ -31,7 +31,7 @@ OFFICIAL = {
 """Official names: the first row has one class for threads and one for asyncio, the second is raised by the floors under
 the name of the exception that the program catches."""
 
-LEFT = {"layer/pulsar_on_kafka/broker/subscriptions": (207, 172), "layer/pulsar_on_kafka/gateway": (56, 57)}
+LEFT = {"layer/pulsar_on_kafka/gateway": (56, 57)}
 """Replaced words, and docstrings without a subject, that a folder still has. The numbers only fall."""
 
 

@@ -42,7 +42,7 @@ class CompactedRange:
         """`fences`: those of the partition as it is now."""
         self.end = end
         self.parts: Mapping[int, BatchAckSet] = {}
-        """Of batch entries that stay in part, by offset: which of their messages do not."""
+        """The removed messages of batch entries that stay in part, by offset."""
         self._fences = fences or Fences()
         self._newest: dict[bytes, int | tuple[int, int]] = {}
         """By key: the offset of a message, or of its batch entry and its index there."""

@@ -82,8 +82,8 @@ class PartitionAcks:
         """The offset of a batch entry, and which of its messages are acknowledged."""
         self.cumulative_in_batch: deque[BatchAck] = deque()
         self.forgotten = 0
-        """How often all delivered messages were given up and are redelivered: after a seek, a rewind, or another owner.
-        Written by the member's thread, before the inboxes are emptied."""
+        """The number of times that all delivered messages were given up for redelivery: after a seek, a rewind, or
+        another owner. Written by the member's thread, before the inboxes are emptied."""
 
     def has_acknowledgements(self) -> bool:
         waiting = self.acks or self.acks_in_batch or self.ack_sets or self.cumulative or self.cumulative_in_batch

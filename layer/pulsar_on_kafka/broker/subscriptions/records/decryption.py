@@ -107,8 +107,8 @@ class RecordDecryptor:
         self.failures = 0
 
     def look(self, record: Any, slot: Slot, consumer: str) -> tuple[Any | None, bool]:
-        """What `open` gives, and whether its value can be read; a record in clear is given as it is. `consumer` is its
-        name."""
+        """The result of `open`, and whether its value is readable; a record in clear is returned unchanged. `consumer`
+        is its name."""
         if is_plain(packed_headers_of(record)) or not is_encrypted(record):
             return record, True
         if type(record) is WholeMessage:
