@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
     _login: ClientLogin
     _session: ClientSession
     _timer: asyncio.TimerHandle
-    """Of the login, then of the keep-alive."""
+    """The timer of the login, then of the keep-alive."""
 
     def __init__(self, context: GatewayContext, connections: Connections) -> None:
         self._context = context

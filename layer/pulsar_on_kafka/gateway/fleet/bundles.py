@@ -1,4 +1,4 @@
-"""Bundles of topics and who serves them, as one gateway of several knows it: no I/O.
+"""Bundles of topics and the gateways that serve them, as one gateway knows them: no I/O.
 
 A topic, or a partition of one, is in one of 64 bundles. The gateways of a fleet are members of a Kafka group, which
 assigns each bundle to one of them; a member's client id has its address. A gateway knows its own bundles by what the
@@ -17,7 +17,7 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 
 BUNDLES: Final = DELIVERIES.partitions
-"""The group shares that topic's partitions out, of which nothing is read."""
+"""The group assigns the partitions of that topic, which are not read."""
 FRESH_S: Final = 1.0
 """A description of the group is used for this time."""
 NEW_S: Final = 4.0
@@ -47,7 +47,7 @@ def url_of(client_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FleetMember:
-    """A living member of the fleet's group, as Kafka describes it. `ours`: it is this gateway's own membership."""
+    """A live member of the fleet's group, as Kafka describes it. `ours`: the membership is this gateway's own."""
 
     url: str
     bundles: Collection[int]
@@ -55,20 +55,23 @@ class FleetMember:
 
 
 class Bundles:
-    """What the gateway at `url` knows. Not thread-safe. Memory: the addresses of 64 bundles."""
+    """The bundles of topics and their gateways, as the gateway at `url` knows them. Not thread-safe.
+
+    Memory: the addresses of 64 bundles.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._own: set[int] = set()
         self._taken_s: dict[int, float] = {}
-        """When those of them came that another one had."""
+        """The times at which bundles were taken over from other gateways."""
         self._seen: dict[int, str] = {}
-        """By the last description of the whole group: whose each bundle is."""
+        """The gateway of each bundle, by the last description of the whole group."""
         self._alone = False
-        """There is no other gateway, so every bundle is this one's."""
+        """No other gateway exists, so this one serves every bundle."""
         self._seen_s = 0.0
         self._heard_s = 0.0
-        """When Kafka described the group last, also in the middle of a change."""
+        """The time of Kafka's last description of the group, also during a rebalance."""
         self._lost_s: float | None = None
         self._settled = False
         self._leaving = False
@@ -76,7 +79,7 @@ class Bundles:
     # What happens -------------------------------------------------------------------------------------------------
 
     def assigned(self, bundles: Iterable[int], now_s: float) -> None:
-        """By the group, as `revoked`."""
+        """The group has assigned these bundles."""
         for bundle in bundles:
             if self._seen.get(bundle, self.url) != self.url:
                 self._taken_s[bundle] = now_s
@@ -118,7 +121,7 @@ class Bundles:
 
     @property
     def handed_over(self) -> bool:
-        """It has left, and other gateways serve all bundles, or there is no other gateway."""
+        """This gateway has left, and other gateways serve all bundles, or there is no other gateway."""
         return self._leaving and self._settled
 
     def known(self, bundle: int, now_s: float) -> str | None:
@@ -136,12 +139,12 @@ class Bundles:
         return None if found == self.url and (self._leaving or self.is_disconnected(now_s)) else found
 
     def elsewhere(self, bundle: int) -> str | None:
-        """Another gateway that serves it, where its clients are to go."""
+        """The other gateway that serves the bundle, for its clients."""
         found = None if bundle in self._own else self._seen.get(bundle)
         return None if found == self.url else found
 
     def is_new(self, bundle: int, now_s: float) -> bool:
-        """It came from another gateway just now."""
+        """Whether the bundle came from another gateway a moment ago."""
         return bundle in self._own and now_s - self._taken_s.get(bundle, -NEW_S) < NEW_S
 
     def others(self) -> set[str]:

@@ -22,7 +22,7 @@ from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 
 MAX_CONVERTED_BYTES: Final = 16 * 1024 * 1024
-"""Of a gateway."""
+"""Bytes of converted batches in one gateway."""
 
 MAX_MESSAGE_ENTRY_BYTES: Final = MAX_ENTRY_BYTES - 64
 """Metadata and payload of one entry, beside checksum and sizes."""

@@ -1,4 +1,4 @@
-"""What the handlers of a connection are given: the gateway's services, and the session of their client."""
+"""The gateway's services and the session of a client, which the handlers of a connection get."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class TokenKey:
 
 @dataclass(frozen=True, slots=True)
 class GatewayAccess:
-    """Who may connect, and who of them may administer over REST.
+    """The roles that may connect, and those that may administer over REST.
 
     Args:
         tokens: the key of tokens; None: clients cannot log in by a token.

@@ -49,7 +49,7 @@ class FlowControl:
         self._now_s = now_s
         self._answered = 0
         self._lock = lock
-        """Of `is_full` and `_answered`."""
+        """The lock of `is_full` and `_answered`."""
         self._pending = deque[Frame]()
         self._turn_end_s = 0.0
 

@@ -27,10 +27,11 @@ class FrameReader:
         is_congested: Callable[[], bool],
         handle: Callable[[Frame], None],
         end: Callable[[str], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`soon` has the loop call a function, from any thread. `handle` raises MalformedCommand, which ends the
         connection."""
-        self.flow = FlowControl(is_congested, lambda: soon(self._resume), time.monotonic, threading.Lock())
+        self.flow = FlowControl(is_congested, lambda: soon(self._resume), now_s, threading.Lock())
         self._loop = loop
         self._transport = transport
         self._handle = handle

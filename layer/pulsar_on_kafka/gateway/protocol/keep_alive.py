@@ -10,7 +10,7 @@ INTERVAL_S: Final = 30.0
 
 
 class Verdict(Enum):
-    """What a connection does at the end of an interval."""
+    """The action of a connection at the end of an interval."""
 
     CONTINUE = "continue"
     PING = "ping"
