@@ -9,9 +9,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, PublisherStats
-from tests.integration.cli.test_cli import Pok
-from tests.integration.cli.test_cli import done as done
-from tests.integration.cli.test_cli import pok as pok
+from tests.integration.cli.conftest import Pok
+from tests.integration.cli.conftest import done as done
+from tests.integration.cli.conftest import pok as pok
 from tests.integration.client.test_access_modes import another
 from tests.steps import Unique
 from tests.waiting import until
