@@ -202,7 +202,7 @@ def _small_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_metadata, "MAX_METADATA_CHARS", 125)
 
 
-@pytest.mark.parametrize("seeds", in_three(300, range(1500)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(120, range(1500)), ids=str)
 def test_what_a_flush_made_durable_stays_however_late_commits_arrive(seeds: range) -> None:
     set_back = flushes = 0
     for seed in seeds:
