@@ -26,15 +26,14 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 
 class EntryNotes:
     """Notes entries before they are delivered: which ones are batches or chunked, and whether some are encrypted.
-    Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
-    says."""
+    Memory: one small entry for each batch entry that was read and not delivered, and what ChunkAssembly says."""
 
     def __init__(self, chunks: ChunkAssembly) -> None:
         self.batches: dict[int, int] = {}
         """Batch entries, and how many messages each has."""
         self.chunks = chunks
         self.encrypted = False
-        """Some record was encrypted, so that every record is looked at before it is handed out."""
+        """Some record was encrypted, so that the headers of every record are read before it is delivered."""
         self.compressed = False
         """Some single message was compressed."""
         self._uncompressed: dict[int, int] = {}

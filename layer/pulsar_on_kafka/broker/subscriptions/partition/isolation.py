@@ -152,7 +152,7 @@ class Isolation:
             ward.burst = 0
 
     def begin(self, processes: Collection[str]) -> list[int]:
-        """A dispatch to these processes begins. Gives suspects that were to go alone, and will not: their process is
+        """A dispatch to these processes begins. Returns suspects that were to go alone, and will not: their process is
         gone, or something of their key goes before them."""
         dropped = [self._wards.pop(process).alone for process in self._wards.keys() - processes]
         for ward in self._wards.values():

@@ -46,7 +46,7 @@ _COMPRESSED_EVERY: Final = 20
 
 
 Waiting = tuple[int, int, Any]
-"""(offset, slot, record) of a message that was not handed out; without a record it must be read again first."""
+"""(offset, slot, record) of a message that was not delivered; without a record it must be read again first."""
 
 
 class _Parked:
@@ -165,7 +165,7 @@ class KeyOrder(Generic[C]):
         self._held: dict[int, tuple[C, int]] = {}
         self._slots: dict[int, int] = {}
         self.waiting = 0
-        """Messages known here and not handed out, without those that are parked."""
+        """Messages known here and not delivered, without those that are parked."""
         self.waiting_bytes = 0
         """Size of the payloads that are kept for them."""
         self.parked = 0
@@ -199,8 +199,8 @@ class KeyOrder(Generic[C]):
     def admit(
         self, offsets: Sequence[int], slots: Sequence[int], records: Sequence[Any], apart: BitMap64 | None = None
     ) -> list[int]:
-        """Take messages that were just read, by ascending offset, above all that were admitted before; gives those that
-        were parked. `apart`: unacknowledged ones between these that come in another way, for `by_ranges`.
+        """Take messages that were just read, by ascending offset, above all that were admitted before; returns those
+        that were parked. `apart`: unacknowledged ones between these that come in another way, for `by_ranges`.
         """
         by_ranges = self.by_ranges
         if not self.waiting:
@@ -362,7 +362,7 @@ class KeyOrder(Generic[C]):
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
         """Up to `limit` messages that `consumer` may get now, lowest first. It holds them from now on.
 
-        `only_again` leaves out messages that were not handed out before and did not wait for another holder, and what
+        `only_again` leaves out messages that were not delivered before and did not wait for another holder, and what
         comes behind these in their slots.
         """
         lane = self._lanes[consumer]
