@@ -84,7 +84,7 @@ class WorkerProcess:
 
     def said_good_byes(self) -> bool:
         """Whether it had members leave their group that Kafka still counted."""
-        return "said good-bye for" in self.log.read_text()
+        return "dead members" in self.log.read_text()
 
     def kill(self) -> None:
         """SIGKILL, and nothing of it is left when this returns."""

@@ -162,7 +162,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
     finally:
         worker.kill()
         client.close()
-    assert any(f"group={group} said good-bye for" in each.getMessage() for each in caplog.records)
+    assert any(f"group={group} removed" in each.getMessage() for each in caplog.records)
 
 
 class TransactionsVerdict:

@@ -407,7 +407,7 @@ def test_compressed_chunks_of_which_pulsar_says_nothing(
         producer.send(packed[:middle], uuid="never complete", chunk_id=0, **of_all)
     pok = CommandLine(service_url, "migrate")
     ran = pok("import", "run", tenant, *_addresses(there), "--delivery-times")
-    assert "does not say when" in ran.stdout + ran.stderr
+    assert "does not report when" in ran.stdout + ran.stderr
     report = pok.json("import", "verify", tenant)
     assert report["good"], report["problems"]
     assert [message.data() for message in _received(client, topic, "s")] == [payload, payload]

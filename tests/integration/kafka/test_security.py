@@ -401,7 +401,7 @@ def test_the_page_s_rights_are_enough_for_transactions(
     dropped = client.new_transaction()
     producer.send(b"dropped", txn=dropped)
     dropped.abort()
-    until(lambda: "this process serves no transactions" in caplog.text, "the log to tell that others serve")
+    until(lambda: "this process coordinates no transactions" in caplog.text, "the log to tell that others serve")
     assert "topic pulsar.system.transaction_coordinator_assign;" in caplog.text
     consumer.unsubscribe()
     client.close()

@@ -40,14 +40,14 @@ def asked(console: Console, path: str = "/", **headers: str) -> requests.Respons
 
 
 def test_without_a_token_others_are_not_let_in() -> None:
-    with pytest.raises(InvalidOption, match=r"--console-host 0\.0\.0\.0 lets others .*--console-token-file"):
+    with pytest.raises(InvalidOption, match=r"--console-host 0\.0\.0\.0 opens the console .*--console-token-file"):
         ConsoleServer(EVERYWHERE, 0, Site("x", ConsoleCommands()), HttpGuard())
 
 
 def test_serve_refuses_that_before_it_needs_a_cluster() -> None:
     found = CliRunner().invoke(app, ["serve", "--with", "console", "--port", "0", "--console-host", EVERYWHERE])
     assert found.exit_code == 1
-    assert "say --console-token-file, too" in found.stderr
+    assert "use --console-token-file, too" in found.stderr
 
 
 def test_a_port_that_is_taken() -> None:

@@ -105,7 +105,7 @@ def test_a_writer_that_was_stopped_is_not_heard_and_removes_nothing(log: MemoryS
     said = holes(2, blocks=3)
     next_one.write(LIFE, said, {}, NEVER)
     assert len({session for session, _ in live_segments(log)}) == 1  # the former one's are gone
-    with pytest.raises(Fenced, match="somebody else speaks"):
+    with pytest.raises(Fenced, match="another writer reports"):
         stopped.write(LIFE, holes(3, blocks=4), {}, NEVER)
     assert plain(read(log)) == plain(said)
     stopped.write(LIFE, holes(4, blocks=1), {}, NEVER)  # it takes over

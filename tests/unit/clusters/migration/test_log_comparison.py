@@ -132,7 +132,7 @@ def test_messages_are_compared_by_place_and_content(monkeypatch: pytest.MonkeyPa
     found = look()
     assert (found.equal, found.changed, found.missing, found.excused, found.first) == (4, 1, 0, 1, 1)
     assert (west.read_from, east.read_from) == ([], [10])
-    with pytest.raises(Refused, match="made anew"):
+    with pytest.raises(Refused, match="recreated"):
         look(remade=True)
 
 
