@@ -199,6 +199,6 @@ def test_what_needs_a_jvm_is_refused(connected: Connected, service_url: str, uni
     told = connected.refusal("stream", subscription="s", **options)
     assert told.startswith("SparkNotReady: a stream's triggers and offsets come from this process")
     told = connected.refusal("write", query="select 'a' as value", transaction=True, schema="bytes", **options)
-    assert told.startswith("SparkNotReady: what a transactional write did is asked of the scheduler")
+    assert told.startswith("SparkNotReady: the result of a transactional write comes from the scheduler")
     told = connected.refusal("write", query="select 'a' as a", schema="avro", **options)
     assert told.startswith("SparkNotReady: a schema is made of columns in the driver's JVM (schema='avro')")

@@ -198,7 +198,7 @@ def test_a_tenants_cluster_is_looked_up_for_commands_about_its_topics(config: Pa
     assert "no broker answers (localhost:1:" in pok("--url", url, "topics", "policy", "get", "acme/a/o", exits=1)
     assert "public" in pok("--url", url, "topics", "list", exits=1)
     refused = re.sub(r"[\s│]+", " ", pok("--url", url, "tenants", "list", exits=2))  # in a box, which folds it
-    assert "this command is about none" in refused
+    assert "this command has no tenant" in refused
 
 
 def test_a_command_that_needs_no_cluster_asks_for_no_secret(config: Path) -> None:
