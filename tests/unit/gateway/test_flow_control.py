@@ -31,7 +31,7 @@ class Driven:
         self.wakes += 1
 
     def receive(self, names: str) -> None:
-        self.flow.receive(Frame(name.encode(), b"") for name in names)
+        self.flow.pending.extend(Frame(name.encode(), b"") for name in names)
 
     def turn(self, step_s: float = 0.0) -> bool:
         """Handle frames; whether frames are left for the next turn."""

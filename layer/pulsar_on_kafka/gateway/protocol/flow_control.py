@@ -15,7 +15,7 @@ The socket is read while no condition holds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -50,7 +50,8 @@ class FlowControl:
         self._answered = 0
         self._lock = lock
         """The lock of `is_full` and `_answered`."""
-        self._pending = deque[Frame]()
+        self.pending = deque[Frame]()
+        """Frames that were received and not handled."""
         self._turn_end_s = 0.0
 
     @property
@@ -65,15 +66,12 @@ class FlowControl:
     def turn_is_over(self) -> bool:
         return self._now_s() > self._turn_end_s
 
-    def receive(self, frames: Iterable[Frame]) -> None:
-        self._pending.extend(frames)
-
     def begin_turn(self) -> None:
         self._turn_end_s = self._now_s() + TURN_S
 
     def handle_frames(self, handle: Callable[[Frame], None]) -> bool:
         """Handle frames in a turn. Returns whether frames are left for the next turn, which begins with `end_work`."""
-        pending, now_s = self._pending, self._now_s
+        pending, now_s = self.pending, self._now_s
         self._turn_end_s = end_s = now_s() + TURN_S
         while pending and not self.is_busy and self.sent - self._answered <= MAX_SENDS_IN_FLIGHT:
             handle(pending.popleft())
@@ -98,7 +96,7 @@ class FlowControl:
         """The command is finished, or `again` is its frame, to be handled anew."""
         self.is_busy = False
         if again is not None and not self.is_closed:
-            self._pending.appendleft(again)
+            self.pending.appendleft(again)
 
     def answered(self, sends: int) -> None:
         """So many sends have their answer. Any thread."""
@@ -112,4 +110,4 @@ class FlowControl:
 
     def close(self) -> None:
         self.is_closed = True
-        self._pending.clear()
+        self.pending.clear()

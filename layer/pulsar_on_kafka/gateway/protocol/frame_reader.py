@@ -51,7 +51,7 @@ class FrameReader:
             frames, failure = self._cutter.feed(data), ""
         except MalformedFrame as malformed:
             frames, failure = list(malformed.before), str(malformed)
-        flow.receive(frames)
+        flow.pending.extend(frames)
         if not flow.is_busy:
             self._handle_frames()
         if failure and not flow.is_closed:
