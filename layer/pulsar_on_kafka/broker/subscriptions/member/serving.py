@@ -477,10 +477,10 @@ class MemberServing:
         """The holder of the requested entry (Shared, Key_Shared). None: another process owns the partition, or no
         consumer holds the entry."""
         owned = self._owned.get(wish.partition)
-        feed = None if owned is None else owned.holders.get(wish.offset)
-        if feed is None:
+        consumer = None if owned is None else owned.holders.get(wish.offset)
+        if consumer is None:
             return None
-        return ToldHolder(_node_of(feed.endpoint), feed.endpoint.name)
+        return ToldHolder(_node_of(consumer.endpoint), consumer.endpoint.name)
 
     def _consumers(self) -> tuple[ToldConsumer, ...]:
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MAX_REPORTED]
