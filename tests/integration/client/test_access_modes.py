@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ import pulsar_on_kafka as pulsar
 from tests.clocks import WRONG_CLOCKS
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
+from tests.waiting import never
 
 MODE = pulsar.ProducerAccessMode
 
@@ -132,3 +134,21 @@ def test_fencing_throws_out_this_process(client: pulsar.Client, unique: Unique) 
     first.send_async(b"void", lambda result, message_id: results.append(result))
     assert results == [pulsar.Result.ProducerFenced]
     second.send(b"x")
+
+
+def test_waiting_for_exclusive(client: pulsar.Client, service_url: str, unique: Unique) -> None:
+    topic = unique()
+    impatient = pulsar.Client(service_url, operation_timeout_seconds=1)
+    holder = client.create_producer(topic)
+    with pytest.raises(pulsar.Timeout):
+        impatient.create_producer(topic, access_mode=MODE.WaitForExclusive)
+    impatient.close()
+    made: list[pulsar.Producer] = []
+    waiting = threading.Thread(
+        target=lambda: made.append(client.create_producer(topic, access_mode=MODE.WaitForExclusive))
+    )
+    waiting.start()
+    never(lambda: made, "a producer beside the exclusive one")
+    holder.close()
+    waiting.join(20)
+    made[0].send(b"at last")

@@ -486,3 +486,32 @@ def _opened(client: pulsar.Client, topic: str) -> pulsar.Producer | None:
         return client.create_producer(topic, producer_name="p")
     except pulsar.ProducerBusy:
         return None
+
+
+def test_each_partition_for_itself(client: pulsar.Client, admin: AdminClient, topic: str) -> None:
+    admin.create_partitioned_topic(topic, 2)
+    options: dict[str, Any] = {
+        "producer_name": "p",
+        "message_routing_mode": pulsar.PartitionsRoutingMode.CustomPartition,
+        "message_router": lambda message, _: int(message.properties()["to"]),
+    }
+    producer = client.create_producer(topic, **options)
+    found = [
+        (sequence, to, place(producer.send(b"x", {"to": str(to)}, sequence_id=sequence)) != NO_ID)
+        for sequence, to in ((4, 0), (4, 0), (3, 1), (3, 1), (3, 0), (4, 1))
+    ]
+    assert found == [(4, 0, True), (4, 0, False), (3, 1, True), (3, 1, False), (3, 0, False), (4, 1, True)]
+    admin.update_partitions(topic, 3)
+    until(lambda: _sends_to(producer, 2), "the producer to use the third partition")
+    producer.close()
+    again = client.create_producer(topic, **options)
+    assert again.last_sequence_id() == 4
+    assert [place(again.send(b"x", {"to": str(to)}, sequence_id=4)) for to in range(3)] == [NO_ID] * 3
+
+
+def _sends_to(producer: pulsar.Producer, partition: int) -> bool:
+    try:
+        producer.send(b"x", {"to": str(partition)}, sequence_id=4)
+    except pulsar.UnknownError:
+        return False
+    return True

@@ -139,6 +139,28 @@ def test_wrong_arguments_leave_it_open(client: pulsar.Client, topics: Callable[.
     other.close()
 
 
+def test_many_open_at_once(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
+    topic = topics(2)
+    producer = client.create_producer(topic.name, block_if_queue_full=True)
+    open_ones = [client.new_transaction(300_000) for _ in range(60)]
+    threads = [
+        threading.Thread(target=lambda part=part: [producer.send(b"x", txn=txn) for txn in part])
+        for part in (open_ones[:20], open_ones[20:40], open_ones[40:])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected: dict[TxnId, set[bool]] = {}
+    for number, txn in enumerate(reversed(open_ones)):
+        expected[txn.txn_id] = {number % 3 > 0}
+        if number % 3:
+            txn.commit()
+        else:
+            txn.abort()
+    assert topic.markers(0) | topic.markers(1) == expected
+
+
 def test_chunks_sequence_ids_and_exclusive_producers(
     client: pulsar.Client, topics: Callable[..., Topic], bootstrap: str
 ) -> None:
