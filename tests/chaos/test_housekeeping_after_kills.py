@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.identity import CursorName
 from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments, SegmentName
-from pulsar_on_kafka.broker.metadata.producers.registry import LIFE_MS
+from pulsar_on_kafka.broker.metadata.producers.heartbeats import LIFE_MS
 from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.node.node import Node
@@ -152,6 +152,6 @@ def test_signs_of_life_of_killed_producers_go(stage: Callable[..., Stage]) -> No
     housekeeping = HeartbeatHousekeeping(node.log, _AnHourLater(node.clock), node.producers)
     assert housekeeping.run(partition, within) >= 1
     assert housekeeping.run(partition, within) == 0
-    assert len(node.producers.publishers(str(topic), within)) == 1
+    assert len(node.producers.heartbeats.publishers(str(topic), within)) == 1
     own.send(b"still here")
     own.close()

@@ -230,7 +230,7 @@ class AdminClient(
         return ""
 
     def _publishers(self, topic: Topic, deadline: Deadline) -> tuple[tuple[PublisherStats, ...], int]:
-        signs = self.node.producers.publishers(str(topic.name), deadline)
+        signs = self.node.producers.heartbeats.publishers(str(topic.name), deadline)
         listed = [
             PublisherStats(p.producer_name, p.access_mode, p.epoch, p.connected_since_ms, p.sent, p.failed,
                            sign.process, p.properties, p.traffic)

@@ -12,7 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.metadata.producers.registry import LIFE_MS
+from pulsar_on_kafka.broker.metadata.producers.heartbeats import LIFE_MS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import CLAIM_MS
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import decode_subscription
 from tests.steps import Unique

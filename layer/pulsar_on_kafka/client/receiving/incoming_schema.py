@@ -61,7 +61,7 @@ def _in_use(node: Node, topic: Topic, deadline: Deadline) -> bool:
         return any(ends[partition] > starts[partition] for partition in partitions)
 
     def has_producers() -> bool:
-        return any(sign.publishers for sign in node.producers.publishers(str(topic.name), deadline))
+        return any(sign.publishers for sign in node.producers.heartbeats.publishers(str(topic.name), deadline))
 
     def has_consumers() -> bool:
         found = node.subscriptions.list(topic, deadline)

@@ -277,7 +277,7 @@ class TenantSides:
         return [said for said in (*producers, *consumers) if said]
 
     def _producers_of(self, topic: Topic) -> str:
-        signs = self._left.node.producers.publishers(str(topic.name), _call())
+        signs = self._left.node.producers.heartbeats.publishers(str(topic.name), _call())
         names = sorted(publisher.producer_name for sign in signs for publisher in sign.publishers)
         return f"producers {', '.join(names)} of {topic.name}" if names else ""
 

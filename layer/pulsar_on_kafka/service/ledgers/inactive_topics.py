@@ -203,7 +203,7 @@ class UnusedThings:
             backlog = backlog or any(
                 cursor.state.next_unacked < logs.logs[p].end for p, cursor in cursors if p in logs.logs
             )
-        producers = self._services.producers.publishers(str(topic.name), deadline)
+        producers = self._services.producers.heartbeats.publishers(str(topic.name), deadline)
         return _Seen(
             topic,
             subscriptions,

@@ -55,7 +55,8 @@ class World:
         )
         self.admin = SimpleNamespace(end_offsets=lambda *_: {0: self.end})
         self.producers_seen = SimpleNamespace(
-            publishers=self._publishers, connected=lambda *_: ["p"] * (self.producers or self.joins_late)
+            heartbeats=SimpleNamespace(publishers=self._publishers),
+            connected=lambda *_: ["p"] * (self.producers or self.joins_late),
         )
 
     def _topic(self) -> Topic:

@@ -15,12 +15,17 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, Publisher, claimant
 
 
+class Heartbeats(Protocol):
+    def is_sure_of(self, topic: str) -> bool: ...
+
+
 class Registry(Protocol):
     """The calls of its process's `ProducerRegistry` that a membership uses."""
 
     fence_records: FenceRecords
 
-    def is_sure_of(self, topic: str) -> bool: ...
+    @property
+    def heartbeats(self) -> Heartbeats: ...
     def tell_soon(self, topic: str) -> None: ...
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims: ...
     def claims_for_report(self, topic: str) -> ProducerClaims: ...
@@ -126,7 +131,7 @@ class Membership:
 
     def is_sure(self) -> bool:
         """The last heartbeat counts. Sends no request: reports of librdkafka are served by threads that call this."""
-        return self._registry.is_sure_of(self.topic)
+        return self._registry.heartbeats.is_sure_of(self.topic)
 
     def fence(self, topic: Topic, partition: int, first: int, deadline: Deadline) -> None:
         """Record where this exclusive producer's records begin in a partition, before their first receipt is given."""

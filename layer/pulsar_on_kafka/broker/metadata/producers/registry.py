@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import ClusterClock, Moment
+from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
@@ -38,9 +38,8 @@ from pulsar_on_kafka.broker.metadata.producers.fence_log import (
 )
 from pulsar_on_kafka.broker.metadata.producers.fence_view import Epoch, HeartbeatsAndFences, KnownFences, KnownTakeOvers
 from pulsar_on_kafka.broker.metadata.producers.hashing_schemes import HashingSchemes
-from pulsar_on_kafka.broker.metadata.producers.heartbeat_rests import HeartbeatRests
+from pulsar_on_kafka.broker.metadata.producers.heartbeats import LIFE_MS, SessionHeartbeats
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
-from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
@@ -48,23 +47,18 @@ from pulsar_on_kafka_mapping.records.epoch_fences import Fence, name_origin
 from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
-    ProducerHeartbeat,
     claim_name,
     claimant,
     decode_claims,
     encode_claims,
-    encode_producer_heartbeat,
-    producer_heartbeat,
 )
-from pulsar_on_kafka_mapping.state.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
+from pulsar_on_kafka_mapping.state.state_keys import ProducerClaimsKey
 from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 
 _log = logging.getLogger(__name__)
 
 CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey)
 
-LIFE_MS: Final = 10_000
-"""The validity of a heartbeat."""
 _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _RETRY_INTERVAL_S: Final = 0.1
@@ -93,13 +87,6 @@ def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
     return known
 
 
-class _Heartbeat(NamedTuple):
-    """A heartbeat on record counts for so long after this process began to send it."""
-
-    begun: Moment
-    life_ms: int
-
-
 class ProducerRegistry:
     """This process's producers in one cluster. Thread-safe; a thread maintains the claims while there are any.
 
@@ -109,12 +96,11 @@ class ProducerRegistry:
     def __init__(self, log: StateLog, clock: ClusterClock, data: DataLog, offsets: Offsets) -> None:
         self._log = log
         self._clock = clock
-        self._heartbeats: dict[str, _Heartbeat] = {}
-        """This process's last heartbeat of each topic after which all its claims stood."""
         self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
         self._session = secrets.token_hex(16)
         self._process = this_process()
         self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
+        self.heartbeats: Final = SessionHeartbeats(log, self._views, clock, self._session)
         self._held: dict[tuple[str, str], list[Membership]] = {}
         """Memberships by topic and `claim_name`; only unnamed producers share one."""
         self.fence_records = FenceRecords(
@@ -141,12 +127,8 @@ class ProducerRegistry:
             retry=Retry(_LOOK_EVERY_S),
         )
         self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
-        self._rests = HeartbeatRests()
         self._unread: dict[int, tuple[str, float]] = {}
         """The last error of `claims_for_report`, and its validity, by partition of `producers`."""
-        self._gave_up_ms: dict[str, int] = {}
-        """The time at which this process last abandoned records of a topic that may still be stored. Memory: those of
-        the last `REQUESTS_ARRIVE_WITHIN_MS`."""
 
     # In and out ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +203,7 @@ class ProducerRegistry:
         displaced = admission[0].displaced
         self._throw_out([key for key in self._held if key[0] == place], claims)
         lapsed = errors.ProducerExcluded(f"producer {applicant.producer} of {place} was taken for dead and replaced")
-        self._give_up(_report([(each, lapsed) for each in self._held.pop((place, claimed), ())]))
+        self.heartbeats.give_up(_report([(each, lapsed) for each in self._held.pop((place, claimed), ())]))
         joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
         self._held[place, claimed] = [joined]
         self._keeper.start()
@@ -292,7 +274,7 @@ class ProducerRegistry:
             if membership not in held:
                 return
             if unsettled:
-                self._give_up([membership.topic])
+                self.heartbeats.give_up([membership.topic])
             held.remove(membership)
             if held:
                 self.tell_soon(membership.topic)
@@ -309,7 +291,7 @@ class ProducerRegistry:
             if self._holds(membership.topic):
                 self.tell_soon(membership.topic)
             else:
-                self._withdraw_heartbeat(membership.topic, deadline)
+                self.heartbeats.withdraw(membership.topic, deadline)
 
     def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
         """Take back whatever a session claims on a topic: its process is dead."""
@@ -355,38 +337,16 @@ class ProducerRegistry:
             out = self._take_out([key for key in self._held if key[0] == topic], claims)
         left = _report(out)
         with self._lock:
-            self._give_up(left)
+            self.heartbeats.give_up(left)
             if out and not left and not self._holds(topic):
-                self._withdraw_heartbeat(topic, deadline)
+                self.heartbeats.withdraw(topic, deadline)
         self._await_departure(topic, list(claims.claims.values()), deadline)
-        since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS
-        return self._views.ask(
-            topic,
-            lambda state: {
-                session
-                for (place, session), heartbeat in state.heartbeats.items()
-                if place == topic and heartbeat.deadline_ms > since_ms
-            },
-            deadline,
-        )
+        return self.heartbeats.may_have_sent(topic, deadline)
 
     def tell_soon(self, topic: str) -> None:
         """Schedules an early heartbeat of a topic's producers."""
-        self._rests.change(topic)
+        self.heartbeats.rests.change(topic)
         self._keeper.wake()
-
-    def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
-        """Each living process's producers on a topic, at most 3 s old, by process."""
-        found = self._views.ask(
-            topic,
-            lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
-            deadline,
-        )
-        now = self._clock.now_ms()
-        living = (
-            heartbeat for heartbeat in found if heartbeat.deadline_ms > now and not is_dead_process(heartbeat.process)
-        )
-        return sorted(living, key=lambda heartbeat: heartbeat.process)
 
     def connected(self, topic: Topic, deadline: Deadline) -> list[str]:
         """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
@@ -476,14 +436,6 @@ class ProducerRegistry:
 
     # Who lives ----------------------------------------------------------------------------------------------------
 
-    def is_sure_of(self, topic: str) -> bool:
-        """The last heartbeat counts, so no other process can have a name that this one holds there.
-
-        Sends no request, and is right after a suspension: the wall clock shows it where the monotonic one stood still.
-        """
-        last = self._heartbeats.get(topic)
-        return last is not None and last.begun.seconds_until(Moment.of(self._clock)) * 1000 < last.life_ms
-
     def _holds(self, topic: str) -> bool:
         return any(place == topic for place, _ in self._held)
 
@@ -492,12 +444,9 @@ class ProducerRegistry:
             return (topic, name) in self._held
         if is_dead_process(claim.process):
             return False
-        return self._clock.now_ms() < max(claim.deadline_ms, self._heartbeat_of(topic, claim.session, deadline) or 0)
-
-    def _heartbeat_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
-        """The end of the session's validity by its heartbeat; None when it withdrew the heartbeat."""
-        heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
-        return None if heartbeat is None else heartbeat.deadline_ms
+        return self._clock.now_ms() < max(
+            claim.deadline_ms, self.heartbeats.deadline_ms(topic, claim.session, deadline)
+        )
 
     def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> None:
         """Wait until these producers that were thrown out have stopped, or count as dead."""
@@ -508,7 +457,7 @@ class ProducerRegistry:
                 claim
                 for claim in waiting
                 if not is_dead_process(claim.process)
-                and (self._heartbeat_of(topic, claim.session, deadline) or 0) > self._clock.now_ms()
+                and self.heartbeats.deadline_ms(topic, claim.session, deadline) > self._clock.now_ms()
             ]
             return not waiting
 
@@ -517,18 +466,11 @@ class ProducerRegistry:
 
     def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
-        publishers = [membership.describe() for membership in held if membership.describe is not None]
-        self._rests.sent(topic, len(held), self._clock.monotonic())
-        begun = Moment.of(self._clock)
-        heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
-        key = encode_key(ProducerSessionKey(topic, self._session))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
-        # The broker's reply contains the time of the store, at the earliest after `begun`: the clock may have lagged.
-        life_ms = min(LIFE_MS, heartbeat.deadline_ms - self._clock.known_now_ms())
-        if held and not self.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
+        sent = self.heartbeats.send(topic, held, deadline)
+        if held and not self.heartbeats.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
             self._next_look_s = 0.0
         else:
-            self._heartbeats[topic] = _Heartbeat(begun, life_ms)
+            self.heartbeats.count(topic, sent)
 
     def _claims_stand(self, topic: str, held: Sequence[Membership], deadline: Deadline) -> bool:
         """Write a topic's claims once more, after a heartbeat that followed a lapse. A process that judged by the lapse
@@ -536,26 +478,6 @@ class ProducerRegistry:
         found = self._entities.amend(topic, lambda current: current.value, deadline)
         claims = ProducerClaims(topic, 0) if found is None else decode_claims(found.value)
         return all(membership.stands(claims) for membership in held)
-
-    def _give_up(self, topics: Collection[str]) -> None:
-        """Note that records of these topics were given up which may still be stored."""
-        now_ms = self._clock.now_ms()
-        recent = {
-            topic: at_ms for topic, at_ms in self._gave_up_ms.items() if at_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS
-        }
-        self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
-
-    def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
-        """Records that this process has no producer on a topic any more. An expired heartbeat stays where it abandoned
-        records that may still be stored, so that a deletion of the topic names this session."""
-        self._heartbeats.pop(topic, None)
-        self._rests.forget(topic)
-        key = encode_key(ProducerSessionKey(topic, self._session))
-        gave_up_ms, now_ms = self._gave_up_ms.get(topic), self._clock.now_ms()
-        value: bytes | None = None
-        if gave_up_ms is not None and gave_up_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS:
-            value = encode_producer_heartbeat(producer_heartbeat(gave_up_ms, self._process, []))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, value, deadline)
 
     # The keeper's thread ------------------------------------------------------------------------------------------
 
@@ -571,8 +493,8 @@ class ProducerRegistry:
             self._next_heartbeat_s = now_s + _HEARTBEAT_EVERY_S
             self._tell(topics)
         else:
-            self._tell(self._rests.due(topics, now_s))
-        return max(0.0, self._rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
+            self._tell(self.heartbeats.rests.due(topics, now_s))
+        return max(0.0, self.heartbeats.rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
 
     def _tell(self, topics: set[str]) -> None:
         """Sends heartbeats, but none for a topic that was left: no process would withdraw it."""
@@ -602,9 +524,9 @@ class ProducerRegistry:
             out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
             stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
         left = _report(out)
-        self._give_up(left)
+        self.heartbeats.give_up(left)
         for topic in stopping - left:
-            self._withdraw_heartbeat(topic, deadline)
+            self.heartbeats.withdraw(topic, deadline)
 
     def _clean_one(self, deadline: Deadline) -> None:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""
@@ -614,7 +536,7 @@ class ProducerRegistry:
                 self._to_clean[place] = topic
 
     def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:
-        self._give_up(_report(self._take_out(keys, claims)))
+        self.heartbeats.give_up(_report(self._take_out(keys, claims)))
 
     def _take_out(
         self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
