@@ -84,7 +84,7 @@ class _Commands(OnDemandGroup):
         "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Return the cluster of a tenant to clients."),
         "gateway": OnDemand(
             "pulsar_on_kafka.cli.commands.gateway:gateway",
-            "Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients name it as pulsar://host:port.",
+            "Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients connect to pulsar://host:port.",
         ),
         "migrate": OnDemand(
             "pulsar_on_kafka.cli.migrate.migrate:app",

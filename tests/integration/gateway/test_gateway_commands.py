@@ -96,7 +96,7 @@ def test_nobody_else_imports_its_libraries() -> None:
         (["--token-secret-key", "a", "--token-public-key", "b"], "tokens are proven by one key"),
         (["--tls-trust", "a"], "it goes with --tls-certificate"),
         (["--tls-key", "a"], "it goes with --tls-certificate"),
-        (["--super-user", "me"], "nobody logs in"),
+        (["--super-user", "me"], "no client logs in"),
         (["--token-secret-key", "/nowhere/key"], "cannot be read"),
     ],
 )

@@ -41,9 +41,8 @@ def test_whoever_has_a_handle_is_refused_to_a_child() -> None:
         each
         for path, module in _modules()
         for each in ast.walk(module)
-        if isinstance(each, ast.ClassDef) and any(
-            isinstance(call, ast.Call) and ast.unparse(call.func) == "handles.opened" for call in ast.walk(each)
-        )
+        if isinstance(each, ast.ClassDef)
+        and any(isinstance(call, ast.Call) and ast.unparse(call.func) == "handles.opened" for call in ast.walk(each))
     }
     assert len(having) > 5, "the classes were not found"
     unguarded = [each.name for each in having if "OfOneProcess" not in map(ast.unparse, each.bases)]

@@ -89,8 +89,8 @@ def test_files_may_say_their_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [(["0", "x", "--topic", "orders"], "'x' is not the number"), (["-1", "1", "--topic", "orders"], "-1"),
-     (["0", "1", "--topic", "orders", "--type", "avro"], "say their type"),
-     (["0", "1", "--topic", "orders", "-p", "a=b"], "say their type"), (["0", "1", "-p", "ab"], "property")],
+     (["0", "1", "--topic", "orders", "--type", "avro"], "versions of a topic"),
+     (["0", "1", "--topic", "orders", "-p", "a=b"], "versions of a topic"), (["0", "1", "-p", "ab"], "property")],
 )  # fmt: skip
 def test_what_is_not_understood_is_a_usage_error(arguments: list[str], said: str) -> None:
     status, out, err = diff(*arguments)

@@ -65,7 +65,7 @@ def test_nor_is_it_by_another_name(name: str) -> None:
     ("options", "told"),
     [
         ({"message.timeout.ms": "5", "session.timeout.ms": "9000"},
-         r"message.timeout.ms \(create_producer's send_timeout_millis says it\), session.timeout.ms: pulsar-on-kafka"),
+         r"message.timeout.ms \(use create_producer's send_timeout_millis\), session.timeout.ms: pulsar-on-kafka"),
         ({"group.id": "x", "linger.ms": "5"}, "may not set group.id: the guarantees rest on them"),
     ],
 )  # fmt: skip

@@ -52,7 +52,7 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ({"service.url": URL, "topic": "a", "pulsar.client.authParams": "x"}, "configures a Pulsar client"),
         ({"service.url": URL, "topic": "a", "failOnDataLoss": "maybe"}, "expected true or false"),
         ({"service.url": URL, "topic": "a", "pulsarEntries": "maybe"}, "pulsarEntries is 'maybe', expected true or"),
-        ({"service.url": URL, "topic": "a", "pulsarEntries": True, "includeHeaders": False}, "headers tell which"),
+        ({"service.url": URL, "topic": "a", "pulsarEntries": True, "includeHeaders": False}, "headers are needed"),
         ({"service.url": URL, "topic": "a", "startingOffsets": "latest"}, "such a read would have no message"),
         ({"service.url": URL, "topic": "a", "endingOffsets": "earliest"}, "such a read would have no message"),
         ({"service.url": URL, "topic": "a", "startingOffsets": "{"}, "which is no JSON"),

@@ -35,7 +35,7 @@ def test_without_a_subscription_nothing_is_acknowledged() -> None:
         ({"maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g', expected a number of 1 or more"),
         ({"acknowledge": "later"}, "acknowledge is 'later', expected true or false"),
         ({"endingOffsets": "latest"}, "a stream has no end"),
-        ({"startingTime": 17}, "the subscription says where a stream begins"),
+        ({"startingTime": 17}, "the subscription determines the beginning of a stream"),
         ({"topicsPattern": "orders.*"}, "give topic or topics"),
     ],
 )

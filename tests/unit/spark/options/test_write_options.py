@@ -54,7 +54,7 @@ def test_passwords_are_not_shown() -> None:
         ({"transactionAttempts": 0}, "transactionAttempts is 0, expected 1 to 100"),
         ({"kafka.acks": "1"}, "kafka.acks is not the user's to set"),
         ({"queryName": "q"}, "queryName and batchId go together"),
-        ({"queryName": "q", "batchId": 3}, "queryName and batchId want transaction=true"),
+        ({"queryName": "q", "batchId": 3}, "queryName and batchId require transaction=true"),
         ({"queryName": "a/b", "batchId": 3, "transaction": True}, "queryName is 'a/b', expected 1 to 80"),
         ({"sequenceIdColumn": "s"}, "sequenceIdColumn requires producerName"),
         ({"instance": "A"}, "instance is 'A', expected 1 to 40 of a-z"),

@@ -23,7 +23,7 @@ from pulsar_on_kafka_mapping.state.state_keys import ProducerSessionKey, encode_
 from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 
 LIFE_MS: Final = 10_000
-"""How long a heartbeat counts."""
+"""A heartbeat counts for this time."""
 
 
 class SentHeartbeat(NamedTuple):

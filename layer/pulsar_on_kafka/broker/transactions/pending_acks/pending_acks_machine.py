@@ -208,7 +208,7 @@ class PendingAcks:
         for request in waiting:
             try:
                 if self._is_over(request.txn):
-                    raise TransactionNotFound(f"{self._text()}: transaction {_name(request.txn)} is over")
+                    raise TransactionNotFound(f"{self._text()}: transaction {_name(request.txn)} has ended")
                 self.held.check(request.txn, request.ack, cursor)
             except LayerError as failure:
                 decision.answers.append(PendingAckAnswer(request.ticket, failure))

@@ -242,14 +242,14 @@ def test_an_ack_without_transaction_of_what_is_held_is_taken(owner: CursorOwner,
 
 def test_the_end_may_come_before_the_ack(owner: CursorOwner, log: MemoryStateLog) -> None:
     end(log, T1, committed=False)
-    with pytest.raises(TransactionNotFound, match="is over"):
+    with pytest.raises(TransactionNotFound, match="has ended"):
         owner.acknowledge(T1, whole(3))
     assert [settled.redeliver for settled in owner.settle()] == [BitMap64([3])], "a consumer that let go of it gets it"
-    with pytest.raises(TransactionNotFound, match="is over"):
+    with pytest.raises(TransactionNotFound, match="has ended"):
         owner.acknowledge(T1, whole(4))
     owner.clean_up()
     assert owner.left() == 1, "its TAKEOVER"
-    with pytest.raises(TransactionNotFound, match="is over"):
+    with pytest.raises(TransactionNotFound, match="has ended"):
         owner.acknowledge(T1, whole(4))
 
 
@@ -295,7 +295,7 @@ def test_what_is_left_over_below_the_low_water_mark_is_aborted(owner: CursorOwne
     assert (settled.txn, settled.outcome, settled.redeliver) == (T1, TxnOutcome.ABORTED, BitMap64([3]))
     owner.clean_up()
     assert owner.left() == 2, "its TAKEOVER, and the ack of the one that is open"
-    with pytest.raises(TransactionNotFound, match="is over"):
+    with pytest.raises(TransactionNotFound, match="has ended"):
         owner.acknowledge(T1, whole(5))
 
 
