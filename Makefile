@@ -35,7 +35,7 @@ format: $(INSTALLED) ## put the code into its form
 	@$(BIN)/ruff format
 
 bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar; ARGS="--only produce --quick"
-	@$(BIN)/python -m tests.benchmarks $(ARGS)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 compat: $(INSTALLED) ## the same scenarios on a real Pulsar and here; ARGS="--scenario 'seek.*' --html report.html"
 	@$(BIN)/python -m tests.compat $(ARGS)

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [--only PATTERN] [--quick | --kept] [--out FILE]`.
+"""`python -m benchmarks [--only PATTERN] [--quick | --kept] [--out FILE]`.
 
 Exit status 1 when a requirement is not met.
 """
@@ -13,17 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import machine, report
+from benchmarks.gateways import gateway_to
+from benchmarks.kept import GroupResult, Sitting, keep, kept
+from benchmarks.model import OWN_SDK, Cell, Group, Page, System
+from benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
+from benchmarks.sdk_workers import plain
+from benchmarks.session import Outcome, Session, run_worker
+from benchmarks.verdict import Judgement, judge
+from benchmarks.worker import WorkerFailed
 from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.benchmarks import machine, report
-from tests.benchmarks.gateways import gateway_to
-from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.model import OWN_SDK, Cell, Group, Page, System
-from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
-from tests.benchmarks.sdk_workers import plain
-from tests.benchmarks.session import Outcome, Session, run_worker
-from tests.benchmarks.verdict import Judgement, judge
-from tests.benchmarks.worker import WorkerFailed
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
 
 _KEEP_MESSAGES: Final = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
@@ -85,7 +85,7 @@ def _is_bad(verdicts: list[Judgement], outcomes: dict[str, Outcome]) -> bool:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="PATTERN", help="groups or group/cell, with * and ?; several between commas")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="a tenth of the messages; not for claims")

@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.model import OWN_SDK
-from tests.benchmarks.session import run_worker
+from benchmarks.model import OWN_SDK
+from benchmarks.session import run_worker
 
 _ANSWER_S: Final = 60.0
 _QUIET_MS: Final = 5_000

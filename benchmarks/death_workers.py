@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from benchmarks.plan import FIRST, PENDING
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from tests.benchmarks.plan import FIRST, PENDING
 
 _SUBSCRIPTION: Final = "mourners"
 _WARM_UP: Final = b"warm-up"

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from benchmarks import machine
+from benchmarks.model import OWN_SDK
+from benchmarks.pacing import STAMP, percentiles, send_paced
+from benchmarks.plan import PENDING
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
-from tests.benchmarks import machine
-from tests.benchmarks.model import OWN_SDK
-from tests.benchmarks.pacing import STAMP, percentiles, send_paced
-from tests.benchmarks.plan import PENDING
 
 _SUBSCRIPTION: Final = "fleet"
 _WARM_UP: Final = b"warm-up"

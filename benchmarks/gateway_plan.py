@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.benchmarks.model import Cell, Group, Requirement, Rule, System
+from benchmarks.model import Cell, Group, Requirement, Rule, System
 
 GATEWAY_WORKERS: Final = frozenset({"java_produce", "perf_receive", "connections"})
 """They are in `gateway_workers`."""

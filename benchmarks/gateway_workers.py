@@ -14,11 +14,11 @@ from typing import Any, Final
 import psutil
 import pulsar
 
+from benchmarks.gateways import gateway_to
+from benchmarks.java_programs import by_java
+from benchmarks.model import OWN_SDK
 from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
 from pulsar_on_kafka.embedded.java import find_java
-from tests.benchmarks.gateways import gateway_to
-from tests.benchmarks.java_programs import by_java
-from tests.benchmarks.model import OWN_SDK
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
 _VERSION: Final = "4.0.8"

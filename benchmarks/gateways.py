@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.benchmarks.worker import WorkerFailed
+from benchmarks.worker import WorkerFailed
 
 _STOP_S = 30.0
 

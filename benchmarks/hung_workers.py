@@ -13,10 +13,10 @@ from collections import Counter
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+from benchmarks.pacing import STAMP, send_paced
+from benchmarks.plan import PENDING
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, sticky_key_hash
-from tests.benchmarks.pacing import STAMP, send_paced
-from tests.benchmarks.plan import PENDING
 
 _SUBSCRIPTION: Final = "hung"
 _PATIENCE_S: Final = 120.0

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.worker import RESULT
 from pulsar_on_kafka.embedded.java import find_java
-from tests.benchmarks.worker import RESULT
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
 _TIMEOUT_S: Final = 800.0

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.plan import GROUPS
-from tests.benchmarks.session import Outcome
+from benchmarks.plan import GROUPS
+from benchmarks.session import Outcome
 
 FOLDER: Final = Path("build/benchmarks")  # ignored by git
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from benchmarks.sent_requests import COUNTED, SentRequests
+from benchmarks.session import run_worker
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.service.running import LedgerDeletion
-from tests.benchmarks.sent_requests import COUNTED, SentRequests
-from tests.benchmarks.session import run_worker
 from tests.waiting import until
 from tests.watched_rounds import WatchedMaintenance
 

@@ -22,6 +22,9 @@ from pyroaring import BitMap
 from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
+from benchmarks.second_cluster import HERE, THERE, introduce, second_url
+from benchmarks.session import run_worker
+from benchmarks.worker import RESULT
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
@@ -29,9 +32,6 @@ from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowled
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from tests.benchmarks.second_cluster import HERE, THERE, introduce, second_url
-from tests.benchmarks.session import run_worker
-from tests.benchmarks.worker import RESULT
 from tests.clusters.cluster import Cluster
 from tests.waiting import until
 
@@ -295,7 +295,7 @@ def _serving(url: str) -> Iterator[None]:
 
 @contextmanager
 def _program(arguments: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.benchmarks.worker", "migration_workers", "program", json.dumps(arguments)]
+    command = [sys.executable, "-m", "benchmarks.worker", "migration_workers", "program", json.dumps(arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tests.benchmarks.worker import RESULT
+from benchmarks.worker import RESULT
 
 READY: Final = "READY"
 STAMP: Final = struct.Struct(">Qq")  # number, nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share
@@ -65,7 +65,7 @@ class Receiver:
     """The receiving process of a latency cell."""
 
     def __init__(self, module: str, function: str, arguments: dict[str, Any]) -> None:
-        command = [sys.executable, "-m", "tests.benchmarks.worker", module, function, json.dumps(arguments)]
+        command = [sys.executable, "-m", "benchmarks.worker", module, function, json.dumps(arguments)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def wait_ready(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.benchmarks.gateway_plan import GATEWAY, GATEWAY_REQUIREMENTS
-from tests.benchmarks.model import MILLION, Cell, Group, Page, Requirement, Rule, System
-from tests.benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
+from benchmarks.gateway_plan import GATEWAY, GATEWAY_REQUIREMENTS
+from benchmarks.model import MILLION, Cell, Group, Page, Requirement, Rule, System
+from benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
 
 PENDING: Final = 100_000
 """Messages under way at most, ours, raw and Pulsar's alike."""

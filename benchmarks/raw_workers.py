@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.benchmarks.pacing import Receiver, collect, send_paced
-from tests.benchmarks.plan import PENDING
+from benchmarks.pacing import Receiver, collect, send_paced
+from benchmarks.plan import PENDING
 
 _HEADER: Final = [("producer", b"standalone-0-0:12345678")]  # about as long as ours
 _POLL_EVERY: Final = 100

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from benchmarks.pacing import Receiver, send_paced
+from benchmarks.second_cluster import THERE, introduce, second_url
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
-from tests.benchmarks.pacing import Receiver, send_paced
-from tests.benchmarks.second_cluster import THERE, introduce, second_url
 from tests.waiting import until
 
 _PATIENCE_S: Final = 600.0
@@ -127,7 +127,7 @@ def _copying(here: AdminClient, there: AdminClient, url: str, topic: str, by: st
             "target": _plain(_settings(second_url()).producer(compression="none", message_timeout_ms=0, linger_ms=1)),
             "topic": kafka_topic(TopicName.parse(topic)),
         }
-        command = [sys.executable, "-m", "tests.benchmarks.worker", "replication_workers", "raw_copy",
+        command = [sys.executable, "-m", "benchmarks.worker", "replication_workers", "raw_copy",
                    json.dumps(arguments)]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

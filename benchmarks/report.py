@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.benchmarks.kept import GroupResult
-from tests.benchmarks.model import Group
-from tests.benchmarks.plan import GROUPS
-from tests.benchmarks.verdict import Judgement, series
+from benchmarks.kept import GroupResult
+from benchmarks.model import Group
+from benchmarks.plan import GROUPS
+from benchmarks.verdict import Judgement, series
 
 _NOT_SHOWN = frozenset({"messages", "took_s"})
 
@@ -30,7 +30,7 @@ def render(
 def _head(facts: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
     yield "# Benchmark tables"
     yield ""
-    yield "Written by `python -m tests.benchmarks`; do not edit. The method is in `tests/benchmarks/method.md`."
+    yield "Written by `python -m benchmarks`; do not edit. The method is in `benchmarks/method.md`."
     yield ""
     yield from (f"**{note}**\n" for note in notes)
     yield "| machine | |"

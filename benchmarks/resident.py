@@ -1,4 +1,4 @@
-"""A worker process that stays for a whole group: `python -m tests.benchmarks.resident <module>`.
+"""A worker process that stays for a whole group: `python -m benchmarks.resident <module>`.
 
 What has to be warm to be measured (Spark's JVM) starts once. Each line of standard input is one call,
 `{"function": ..., "arguments": {...}}`; the answer is a line of standard output that starts with RESULT or FAILED. It
@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
-from tests.benchmarks.worker import RESULT, WorkerFailed
+from benchmarks.worker import RESULT, WorkerFailed
 
 _FAILED: Final = "FAILED "
 _END_S: Final = 60.0
@@ -76,7 +76,7 @@ class Resident:
                 return dict(json.loads(line[len(RESULT) :]))
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.benchmarks.resident", self._module]
+        command = [sys.executable, "-m", "benchmarks.resident", self._module]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._process = process
         self._reader = threading.Thread(target=self._read, args=(process,), name="resident", daemon=True)
@@ -91,7 +91,7 @@ class Resident:
 
 
 def main(module: str) -> None:
-    workers = importlib.import_module(f"tests.benchmarks.{module}")
+    workers = importlib.import_module(f"benchmarks.{module}")
     for line in sys.stdin:
         called = json.loads(line)
         try:

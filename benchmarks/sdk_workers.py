@@ -13,8 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.benchmarks.pacing import Receiver, collect, send_paced
-from tests.benchmarks.plan import PENDING
+from benchmarks.pacing import Receiver, collect, send_paced
+from benchmarks.plan import PENDING
 
 _SETTLE_S = 60.0
 _THREADS = 32

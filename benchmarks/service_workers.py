@@ -15,6 +15,9 @@ from typing import Any, Final
 import psutil
 from confluent_kafka.admin import NewTopic
 
+from benchmarks.model import OWN_SDK
+from benchmarks.sent_requests import COUNTED, SentRequests
+from benchmarks.session import run_worker
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.gathering import EVERY_S, Gatherer
 from pulsar_on_kafka.base.deadline import Deadline
@@ -32,9 +35,6 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     encode_topic,
 )
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
-from tests.benchmarks.model import OWN_SDK
-from tests.benchmarks.sent_requests import COUNTED, SentRequests
-from tests.benchmarks.session import run_worker
 from tests.waiting import until
 
 _IDLE_S: Final = 60.0

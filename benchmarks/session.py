@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.benchmarks.gateway_plan import GATEWAY_WORKERS
-from tests.benchmarks.model import OFFICIAL_SDK, OWN_SDK, Cell, Group, System
-from tests.benchmarks.plan import (
+from benchmarks.gateway_plan import GATEWAY_WORKERS
+from benchmarks.model import OFFICIAL_SDK, OWN_SDK, Cell, Group, System
+from benchmarks.plan import (
     CURSOR_WORKERS,
     DEATH_WORKERS,
     FLEET_WORKERS,
@@ -25,8 +25,8 @@ from tests.benchmarks.plan import (
     SERVICE_WORKERS,
     TRANSACTION_WORKERS,
 )
-from tests.benchmarks.resident import Resident
-from tests.benchmarks.worker import RESULT, WorkerFailed
+from benchmarks.resident import Resident
+from benchmarks.worker import RESULT, WorkerFailed
 
 _WORKER_TIMEOUT_S: Final = 900.0
 SDKS: Final = {System.LAYER: OWN_SDK, System.PULSAR: OFFICIAL_SDK, System.GATEWAY: OFFICIAL_SDK}
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def run_worker(module: str, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.benchmarks.worker", module, function, json.dumps(arguments)]
+    command = [sys.executable, "-m", "benchmarks.worker", module, function, json.dumps(arguments)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_WORKER_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as late:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
+from benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
 
 _WARM: Final = 11
 """Rounds until most of them found Spark's generated code compiled by the JVM: each kind of read has its own."""

@@ -17,6 +17,10 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.model import OWN_SDK
+from benchmarks.session import run_worker
+from benchmarks.spark_states import HALF, NONE
+from benchmarks.worker import peak_mb
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -28,10 +32,6 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka_spark.reading.connection import BY_DEFAULT
 from pulsar_on_kafka_spark.reading.kafka_scan import second_version
-from tests.benchmarks.model import OWN_SDK
-from tests.benchmarks.session import run_worker
-from tests.benchmarks.spark_states import HALF, NONE
-from tests.benchmarks.worker import peak_mb
 from tests.clocks import SetClock
 
 PLAIN: Final = "plain"

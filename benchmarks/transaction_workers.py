@@ -9,6 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from benchmarks.finished_transactions import compact, records, write
+from benchmarks.java_programs import by_java
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
@@ -17,8 +19,6 @@ from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
-from tests.benchmarks.finished_transactions import compact, records, write
-from tests.benchmarks.java_programs import by_java
 
 _SIZE: Final = 200
 _TRANSACTION_MS: Final = 300_000

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.benchmarks.model import Requirement, Rule
-from tests.benchmarks.session import Outcome
+from benchmarks.model import Requirement, Rule
+from benchmarks.session import Outcome
 
 CORES_END: Final = 0.9
 """Above this share of the machine's cores nothing grows any more: they wait for one another."""

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: `python -m tests.benchmarks.worker <module> <function> <JSON arguments>`.
+"""One measurement in a process of its own: `python -m benchmarks.worker <module> <function> <JSON arguments>`.
 
 The result is the line of standard output that starts with RESULT; the official client logs there too.
 """
@@ -26,7 +26,7 @@ def peak_mb() -> float:
 
 
 def main(module: str, function: str, arguments: str) -> None:
-    workers = importlib.import_module(f"tests.benchmarks.{module}")
+    workers = importlib.import_module(f"benchmarks.{module}")
     result = getattr(workers, function)(**json.loads(arguments))
     print(RESULT + json.dumps({**result, "peak_mb": peak_mb()}), flush=True)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import report
-from tests.benchmarks.__main__ import whole_pages
-from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.model import Group
-from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS
-from tests.benchmarks.resident import Resident
-from tests.benchmarks.session import SDKS, Outcome
-from tests.benchmarks.verdict import judge
-from tests.benchmarks.worker import WorkerFailed
+from benchmarks import report
+from benchmarks.__main__ import whole_pages
+from benchmarks.kept import GroupResult, Sitting, keep, kept
+from benchmarks.model import Group
+from benchmarks.plan import GROUPS, PAGES, REQUIREMENTS
+from benchmarks.resident import Resident
+from benchmarks.session import SDKS, Outcome
+from benchmarks.verdict import judge
+from benchmarks.worker import WorkerFailed
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

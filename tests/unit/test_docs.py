@@ -109,7 +109,7 @@ def test_every_package_has_a_readme() -> None:
 
 def test_docstrings_name_pages_that_are_there() -> None:
     missing = set()
-    for top in (*PACKAGES, "tests", "examples"):
+    for top in (*PACKAGES, "tests", "benchmarks", "examples"):
         for folder, files in folders(ROOT / top):
             for path in (folder / name for name in files if name.endswith(".py")):
                 for page, anchor in _PAGE.findall(path.read_text(encoding="utf-8")):

@@ -359,12 +359,12 @@ def test_only_spark_s_floor_knows_spark() -> None:
     _nobody_but(lambda module: _inner(module)[:1] == ["spark"] or module.startswith(f"{NAME}.cli"), "pyspark")
 
 
-def test_no_module_imports_tests_examples_or_names_for_users() -> None:
+def test_no_module_imports_tests_benchmarks_examples_or_names_for_users() -> None:
     _none(
         each
         for module in _files()
         for each in _imports(module)
-        if each.of.endswith(" for users") or _within(each.of, "tests") or _within(each.of, "examples")
+        if each.of.endswith(" for users") or any(_within(each.of, top) for top in ("tests", "benchmarks", "examples"))
     )
 
 

@@ -34,7 +34,7 @@ the name of the exception that the program catches."""
 def test_limits_and_pauses_have_the_field_s_words() -> None:
     bad = {
         name: found
-        for path in modules(*SOURCES, "tests")
+        for path in modules(*SOURCES, "tests", "benchmarks")
         if (name := path.relative_to(ROOT).as_posix()) not in LISTS_WORDS
         and (found := bad_constants(path.read_text(encoding="utf-8")))
     }
