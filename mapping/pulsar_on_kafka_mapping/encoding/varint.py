@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
@@ -36,6 +37,10 @@ def varint(value: int) -> bytes:
     out = bytearray()
     write_varint(out, value)
     return bytes(out)
+
+
+cached_varint: Final = lru_cache(1024)(varint)
+"""`varint` of large numbers that are often repeated."""
 
 
 def utf8(text: str, what: str) -> bytes:

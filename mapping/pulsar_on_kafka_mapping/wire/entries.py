@@ -18,6 +18,8 @@ from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
 MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 + 10 * 1024
 """Pulsar's `maxMessageSize` and what it allows for metadata besides."""
+MAX_MESSAGE_ENTRY_BYTES: Final = MAX_ENTRY_BYTES - 64
+"""Metadata and payload of one entry, beside checksum and sizes."""
 
 _BROKER: Final = b"\x0e\x02"
 _CHECKSUM: Final = b"\x0e\x01"

@@ -9,6 +9,7 @@ Numbers are big-endian, and `total` counts what is behind itself. Only frames wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka_mapping.errors import MappingError
@@ -17,6 +18,7 @@ from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 MAX_FRAME_BYTES: Final = MAX_ENTRY_BYTES
 """The limit of Pulsar's decoder, with its default `maxMessageSize`."""
 _NUMBER: Final = 4
+_sizes: Final = Struct(">II").pack
 
 
 class Frame(NamedTuple):
@@ -80,4 +82,4 @@ class FrameCutter:
 def frame(command: bytes, entry: bytes = b"") -> bytes:
     """A frame's bytes. `entry` is at most `MAX_ENTRY_BYTES`."""
     size = len(command)
-    return b"%b%b%b%b" % ((_NUMBER + size + len(entry)).to_bytes(4, "big"), size.to_bytes(4, "big"), command, entry)
+    return b"".join((_sizes(_NUMBER + size + len(entry), size), command, entry))

@@ -7,22 +7,80 @@ from typing import Any, cast
 
 import pytest
 
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, PartitionAcks
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    DeliveryRules,
+    EntryDelivery,
+    PartitionAcks,
+    PartitionConsumer,
+)
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.wire_consumer import SubscriptionConsumer, Wire, WireEndpoint
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, DELIVER_AT, PRODUCER
+from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
+from pulsar_on_kafka_mapping.wire.commands import Type, command
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, write_entry
+from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
+from tests.pulsar_entries.stored import PlacedRecord
 
 TOPIC = "persistent://public/default/orders"
 
 
-def consumer(lost: list[str]) -> tuple[SubscriptionConsumer, PartitionAcks]:
+def consumer(lost: list[str], frames: Any = None) -> tuple[SubscriptionConsumer, PartitionAcks]:
     slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
-    meter: Any = SimpleNamespace(acknowledged=0)
-    wire = Wire(TOPIC, cast("Any", None), lambda: lost.append("lost"), 0, OutgoingEntries(), meter)
+    meter: Any = SimpleNamespace(acknowledged=0, messages=0, bytes=0)
+    wire = Wire(TOPIC, frames, lambda: lost.append("lost"), 0, OutgoingEntries(), meter)
     endpoint = WireEndpoint("c", 1, wire, DeliveryRules())
     place = SimpleNamespace(node=None, number=0, topic=SimpleNamespace(layout=slot.layout))
     member = SimpleNamespace(slot=lambda number: slot, type=SimpleNamespace(is_shared=False))
     return SubscriptionConsumer(cast("Any", place), cast("Any", None), cast("Any", member), endpoint), slot
+
+
+class _Sent:
+    """The frames of one delivery."""
+
+    def send(self, frames: list[bytes]) -> None:
+        self.frames = frames
+
+
+def test_a_delivery_becomes_the_frames_of_the_protocol() -> None:
+    """With a plain record, one that is not, a batch of which one message is acknowledged, and one without."""
+    sent = _Sent()
+    found, slot = consumer([], sent)
+    single: Headers = [(PRODUCER, b"4:0:p")]
+    batch: Headers = [*single, (BATCH, b"2:3")]
+    payload = pulsar_batch([BatchMessage(b"a")] * 3)
+    records = [
+        EntryRecord(b"key", b"plain", [*single, ("name", b"value")], 1_000),
+        EntryRecord(None, b"late", [*single, (DELIVER_AT, b"5")], 1_000),
+        EntryRecord(None, payload, batch, 1_000),
+        EntryRecord(None, payload, batch, 1_000),
+    ]
+    acked = [None, None, None, (1, 0b010)]
+    partition = PartitionConsumer(slot, found.endpoint)
+    found.endpoint.epoch = 7
+    found.endpoint.deliver([
+        EntryDelivery(PlacedRecord(record, offset), partition, offset, offset, 1, acked[offset])
+        for offset, record in enumerate(records)
+    ])  # fmt: skip
+    for offset, (record, data) in enumerate(zip(records, sent.frames, strict=True)):
+        ledger, entry = slot.layout.position(0, offset)
+        assert data == frame(
+            command(
+                Type.MESSAGE,
+                consumer_id=1,
+                message_id={"ledgerId": ledger, "entryId": entry, "partition": -1},
+                redelivery_count=offset or None,
+                ack_set=[0b101] if acked[offset] else [],
+                consumer_epoch=7,
+            ),
+            write_entry(WireEntry(encode_metadata(metadata_of(record)), record.value or b"")),
+        )
+    assert found.endpoint.sizes == {2: 3, 3: 3}
 
 
 def an_id(slot: PartitionAcks, offset: int) -> Any:

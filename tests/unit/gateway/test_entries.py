@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.gateway.handlers.entry_encoder import (
-    MAX_MESSAGE_ENTRY_BYTES,
-    NotForPulsarsClients,
-    OutgoingEntries,
-)
+from pulsar_on_kafka.gateway.handlers.entry_encoder import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, encode_batch
 from pulsar_on_kafka_mapping.records.message_record import Headers
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
-from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, read_entry
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, MAX_MESSAGE_ENTRY_BYTES, read_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka_mapping.wire.single_messages import decode_batch
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord
@@ -30,11 +26,11 @@ def batched(*texts: bytes, offset: int = 0, time_ms: int = 1000, more: tuple[str
 
 def entry(entries: OutgoingEntries, record: PlacedRecord, topic: str = TOPIC, incarnation: int = 7) -> list[bytes]:
     """The messages of its entry."""
-    (found,) = entries.of(record, record.offset(), topic, incarnation)
-    read = read_entry(found.entry)
+    ((_, found, size),) = entries.of(record, record.offset(), topic, incarnation)
+    read = read_entry(found)
     metadata = decode_metadata(read.metadata)
-    assert metadata.messages == found.size
-    return [each.payload for each in decode_batch(read.payload, found.size)]
+    assert metadata.messages == size
+    return [each.payload for each in decode_batch(read.payload, size)]
 
 
 def test_consumers_and_redeliveries_share_one_conversion() -> None:
@@ -92,13 +88,13 @@ def test_what_no_client_of_pulsar_s_reads_is_told_apart_from_what_nobody_does() 
 )
 def test_every_message_of_the_sdk_says_its_size_before_chunks_and_encryption(record: EntryRecord, size: int) -> None:
     """Without it Go's client takes the last chunk for the message, or hands out what is encrypted."""
-    (found,) = OutgoingEntries().of(PlacedRecord(record, 0), 0, TOPIC, 7)
-    assert decode_metadata(read_entry(found.entry).metadata).uncompressed_bytes == size
+    ((_, found, _),) = OutgoingEntries().of(PlacedRecord(record, 0), 0, TOPIC, 7)
+    assert decode_metadata(read_entry(found).metadata).uncompressed_bytes == size
 
 
 def test_a_batch_of_the_sdk_says_the_size_of_the_batch_that_is_made_of_it() -> None:
-    (found,) = OutgoingEntries().of(batched(b"a", b"bc"), 0, TOPIC, 7)
-    read = read_entry(found.entry)
+    ((_, found, _),) = OutgoingEntries().of(batched(b"a", b"bc"), 0, TOPIC, 7)
+    read = read_entry(found)
     assert decode_metadata(read.metadata).uncompressed_bytes == len(read.payload)
 
 
@@ -113,5 +109,5 @@ def test_what_is_larger_than_a_frame_is_for_the_sdks_consumers(more: int) -> Non
 
 def test_what_just_fits_a_frame_is_sent() -> None:
     fits = PlacedRecord(EntryRecord(None, bytes(MAX_MESSAGE_ENTRY_BYTES - 1_000), [], 1000), 0)
-    (found,) = OutgoingEntries().of(fits, 0, TOPIC, 7)
-    assert len(found.entry) <= MAX_ENTRY_BYTES
+    ((_, found, _),) = OutgoingEntries().of(fits, 0, TOPIC, 7)
+    assert len(found) <= MAX_ENTRY_BYTES

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from pulsar_on_kafka.broker.subscriptions.records.batches import payload_form
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.broker.subscriptions.records.decryption import is_encrypted
-from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
-from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, WireEntry, write_entry
+from pulsar_on_kafka_mapping.wire.entries import MAX_MESSAGE_ENTRY_BYTES, WireEntry, write_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
+from pulsar_on_kafka_mapping.wire.plain_entries import plain_entry
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 
 MAX_CONVERTED_BYTES: Final = 16 * 1024 * 1024
 """Bytes of converted batches in one gateway."""
-
-MAX_MESSAGE_ENTRY_BYTES: Final = MAX_ENTRY_BYTES - 64
-"""Metadata and payload of one entry, beside checksum and sizes."""
 
 _Place = tuple[str, int, int]
 """A partition's full name, which life of its topic, and the offset."""
@@ -35,11 +33,8 @@ class NotForPulsarsClients(MappingError):
     """A valid record that only the SDK's consumers can read."""
 
 
-class OutgoingEntry(NamedTuple):
-    offset: int
-    entry: bytes
-    size: int
-    """Messages of a batch; 0 of any other."""
+OutgoingEntry = tuple[int, bytes, int]
+"""The offset, the entry, and the size of its batch; 0 of any other."""
 
 
 class OutgoingEntries:
@@ -58,27 +53,34 @@ class OutgoingEntries:
         self.converted = 0
         """The number of conversions."""
 
-    def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterator[OutgoingEntry]:
+    def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterable[OutgoingEntry]:
         """The entry of a record in this life of a topic's partition; of a message in chunks, that of each chunk.
 
         Raises:
             CorruptRecord: it cannot be read.
             NotForPulsarsClients: a batch of the SDK is encrypted, or the entry is larger than a frame.
         """
+        if type(record) is not WholeMessage:
+            plain = plain_entry(record.key(), record.value(), packed_headers_of(record), record.timestamp()[1])
+            if plain is not None:
+                return ((offset, *plain),)
+        return self._general(record, offset, (topic_name, incarnation, offset))
+
+    def _general(self, record: Any, offset: int, place: _Place) -> Iterator[OutgoingEntry]:
+        """The entries of any record. `plain_entry` has the same bytes of most records."""
         if type(record) is WholeMessage:
             for chunk in record.chunks():
-                yield OutgoingEntry(chunk.offset(), _entry(chunk, chunk.value()), 0)
+                yield chunk.offset(), _entry(chunk, chunk.value()), 0
             return
         form = payload_form(record)
         if form is not None and form.messages > MAX_IN_BATCH:
             raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MAX_IN_BATCH}")
         if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE:
-            yield OutgoingEntry(offset, _entry(record, record.value()), 0)
+            yield offset, _entry(record, record.value()), 0
         elif form.format_version == PayloadFormat.PULSAR_BATCH:
-            yield OutgoingEntry(offset, _entry(record, record.value()), form.messages)
+            yield offset, _entry(record, record.value()), form.messages
         else:
-            place = topic_name, incarnation, offset
-            yield OutgoingEntry(offset, self._converted(record, form.messages, place), form.messages)
+            yield offset, self._converted(record, form.messages, place), form.messages
 
     def _converted(self, record: Any, size: int, place: _Place) -> bytes:
         """The lock is held during the conversion: several members' threads may need the batch at the same time."""

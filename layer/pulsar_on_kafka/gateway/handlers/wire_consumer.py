@@ -40,6 +40,7 @@ from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import schema_info
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.properties import properties_of
+from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
@@ -55,7 +56,7 @@ from pulsar_on_kafka_mapping.wire.command_types import (
     SeekCommand,
     SubscribeCommand,
 )
-from pulsar_on_kafka_mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import Type, message_command
 from pulsar_on_kafka_mapping.wire.commands import command as encode_command
 from pulsar_on_kafka_mapping.wire.frames import frame
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
@@ -113,6 +114,7 @@ class WireEndpoint(Endpoint):
     def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
         super().__init__(name, 0, delivery_type=EntryDelivery, rules=rules)
         self.number = number
+        self._number = varint(number)
         self.sizes: dict[int, int] = {}
         """The number of messages of each batch entry, by offset."""
         self._in_transactions: dict[int, int] = {}
@@ -204,7 +206,7 @@ class WireEndpoint(Endpoint):
     def _frames_of(self, each: EntryDelivery) -> list[bytes]:
         slot, frames = each.feed.slot, []
         acked = each.acked
-        ack_set = None
+        ack_set: Sequence[int] = ()
         for offset, entry, size in self._entries.of(each.record, each.offset, slot.topic_name, slot.layout.incarnation):
             if size:
                 self.forget(offset)
@@ -214,15 +216,8 @@ class WireEndpoint(Endpoint):
                         self.forget(oldest)
                 if acked is not None:
                     ack_set = words_of(~acked[1], size)
-            ledger, number = slot.layout.position(slot.number, offset)
-            encoded = encode_command(
-                Type.MESSAGE,
-                consumer_id=self.number,
-                message_id={"ledgerId": ledger, "entryId": number, "partition": slot.partition_field},
-                redelivery_count=each.redeliveries or None,
-                ack_set=ack_set,
-                consumer_epoch=self.epoch,
-            )
+            message_id = (*slot.layout.position(slot.number, offset), slot.partition_field)
+            encoded = message_command(self._number, message_id, each.redeliveries, ack_set, self.epoch)
             frames.append(frame(encoded, entry))
         return frames
 
