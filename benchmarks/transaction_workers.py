@@ -162,7 +162,7 @@ def start_up(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
         serving_ms.append((time.monotonic() - start_s) * 1000)
         start_s = time.monotonic()
         views = TransactionViews(node.log, clock)
-        bounds = views.buffers.ask(where.topic, lambda entries: entries.open_bounds(where), Deadline.after(_SETTLE_S))
+        bounds = views.buffers.query(where.topic, lambda entries: entries.open_bounds(where), Deadline.after(_SETTLE_S))
         known_ms.append((time.monotonic() - start_s) * 1000)
         if bounds:
             raise RuntimeError(f"{len(bounds)} transactions seem to be open")

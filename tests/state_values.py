@@ -57,22 +57,22 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     CloseConsumers,
-    ConsumersTold,
+    ConsumersReport,
     CursorLife,
     CursorReply,
     CursorTransactionRequest,
+    DescribeConsumers,
+    ReportedActive,
+    ReportedConsumer,
+    ReportedHolder,
+    ReportedWaiting,
     Request,
     SaveNow,
     Seek,
     Skip,
-    TellConsumers,
-    ToldActive,
-    ToldConsumer,
-    ToldHolder,
-    ToldWaiting,
     encode_answer,
+    encode_report,
     encode_request,
-    encode_told,
 )
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import decode as decode_request
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import encode_transaction as encode_hold
@@ -435,28 +435,36 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "save": Case(encode_request, decode_request, Request(b"12345678", _LIFE, SaveNow())),
     "close": Case(encode_request, decode_request, Request(b"12345678", _LIFE, CloseConsumers())),
-    "consumers": Case(encode_request, decode_request, Request(b"12345678", _LIFE, TellConsumers())),
+    "consumers": Case(encode_request, decode_request, Request(b"12345678", _LIFE, DescribeConsumers())),
     "hold": Case(encode_hold, decode_request, CursorTransactionRequest(b"12345678", _LIFE, _TXN, _ACK, True)),
     "answer": Case(encode_answer, decode_request, CursorReply(b"12345678", 3)),
     "answer that refuses": Case(encode_answer, decode_request, CursorReply(b"12345678", 0, "busy", "InvalidTxnStatus")),
     "consumers told": Case(
-        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1),))
+        encode_report,
+        decode_request,
+        ConsumersReport(b"12345678", "pok-1", (ReportedConsumer("a", 1, 12, 3, 400, 2.5, -1),)),
     ),
     "consumers of a gateway told": Case(
-        encode_told,
+        encode_report,
         decode_request,
-        ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1, _TRAFFIC, {"a": "b"}),)),
+        ConsumersReport(b"12345678", "pok-1", (ReportedConsumer("a", 1, 12, 3, 400, 2.5, -1, _TRAFFIC, {"a": "b"}),)),
     ),
     "consumers told that are waited for": Case(
-        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (ToldWaiting("pok-2", "b", 7, 1.5),))
+        encode_report,
+        decode_request,
+        ConsumersReport(b"12345678", "pok-1", (), (ReportedWaiting("pok-2", "b", 7, 1.5),)),
     ),
     "consumers told, and who holds an entry": Case(
-        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (), ToldHolder("pok-2", "b"))
+        encode_report, decode_request, ConsumersReport(b"12345678", "pok-1", (), (), ReportedHolder("pok-2", "b"))
     ),
     "consumers told, and which are active": Case(
-        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (), None, (ToldActive(2, "pok-2", "b"),))
+        encode_report,
+        decode_request,
+        ConsumersReport(b"12345678", "pok-1", (), (), None, (ReportedActive(2, "pok-2", "b"),)),
     ),
-    "consumers of an entry": Case(encode_request, decode_request, Request(b"12345678", _LIFE, TellConsumers(2, 17))),
+    "consumers of an entry": Case(
+        encode_request, decode_request, Request(b"12345678", _LIFE, DescribeConsumers(2, 17))
+    ),
     "lease's take-over": Case(encode_lease, decode_lease, TakeOver(_LIFE, _SESSION, 300)),
     "lease": Case(
         encode_lease,

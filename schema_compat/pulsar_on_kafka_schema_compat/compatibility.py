@@ -29,7 +29,7 @@ from pulsar_on_kafka_schema_compat.strategies import (
     changes_forbidden,
     compare_versions,
     in_order,
-    versions_asked,
+    versions_to_compare,
 )
 
 Pick = Callable[[SchemaInfo], PairChecker[Any]]
@@ -132,7 +132,7 @@ def check_compatibility(
     if strategy is CompatibilityStrategy.UNDEFINED:
         reason = "the strategy is UNDEFINED; expected the one that holds for the topic, its namespace or the cluster"
         return _refused(STRATEGY_UNDEFINED, reason, existing, first_version)
-    versions = versions_asked(existing, strategy, first_version)
+    versions = versions_to_compare(existing, strategy, first_version)
     found = [
         Incompatibility(
             "",

@@ -30,7 +30,7 @@ class Version:
     schema: SchemaInfo
 
 
-def versions_asked(
+def versions_to_compare(
     existing: Sequence[SchemaInfo], strategy: CompatibilityStrategy, first_version: int = 0
 ) -> list[Version]:
     """The versions that count under `strategy`, newest first: every one if it is transitive, else the latest alone."""

@@ -317,7 +317,7 @@ class Stand:
             """A service that cannot copy says so in its log, and tries again in its next round."""
             topic = node.topics.open(TopicName.parse(self._stage.topic), deadline)
             copies = LogView(node.log, CURSOR_CHECKPOINTS, place, CheckpointFold, node.clock)
-            copied = copies.ask(CheckpointFold.all, deadline)
+            copied = copies.query(CheckpointFold.all, deadline)
             committed = node.admin.committed(group, topic.kafka_topic, range(self._stage.partitions), deadline)
             subscription = node.subscriptions.find(topic, self._name, deadline)
             assert subscription is not None

@@ -40,7 +40,7 @@ def _written(node: Node, topic: TopicName, subscription: str) -> set[SegmentName
     """What is on record of the cursor."""
     view = LogView(node.log, CURSORS, CURSORS.partition_for(str(topic)), lambda: FoundSegments(10**18), node.clock)
     cursor = CursorName(str(topic), 0, subscription)
-    return view.ask(lambda fold: set(fold.by_cursor.get(cursor, ())), Deadline.after(PATIENCE_S))
+    return view.query(lambda fold: set(fold.by_cursor.get(cursor, ())), Deadline.after(PATIENCE_S))
 
 
 def _opened(node: Node, topic: TopicName, name: str) -> Subscription:

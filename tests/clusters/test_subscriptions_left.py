@@ -132,5 +132,7 @@ def test_a_subscription_is_replicated_no_more(west: Cluster, east: Cluster, name
 
 
 def _words(side: Cluster, topic: str) -> list[Subject]:
-    found = side.admin.node.progress.heads.ask(topic, lambda heads: list(heads.subjects()), Deadline.after(PATIENCE_S))
+    found = side.admin.node.progress.heads.query(
+        topic, lambda heads: list(heads.subjects()), Deadline.after(PATIENCE_S)
+    )
     return [subject for subject, _ in found if subject.topic == topic]

@@ -57,7 +57,7 @@ def append_and_read_back(view: LogView[Count], number: int) -> int:
     """How many records there are then."""
     key = b"%d" % number
     at = view.append([(key, b"v")], soon())
-    records, newest = view.ask(lambda count: (count.records, count.newest), soon(), at)
+    records, newest = view.query(lambda count: (count.records, count.newest), soon(), at)
     assert newest == key
     return records
 
@@ -82,14 +82,14 @@ def test_two_who_append_read_everything_each(
     def go_on(view: LogView[Count]) -> None:
         for n in range(200):
             at = view.append([(b"%d" % n, b"v")], soon())
-            view.ask(lambda count: count.records, soon(), at)
+            view.query(lambda count: count.records, soon(), at)
 
     threads = [threading.Thread(target=go_on, args=(view,)) for view in views]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [view.ask(lambda count: count.records, soon()) for view in views] == [400, 400]
+    assert [view.query(lambda count: count.records, soon()) for view in views] == [400, 400]
     for log in logs:
         log.close()
 
@@ -105,7 +105,7 @@ def test_following_goes_on_after_the_broker_was_away(own_broker: EmbeddedBroker)
     with pytest.raises(StoreError):
         view.append([(b"perhaps", b"v")], Deadline.after(0.5))
     own_broker.start()
-    found = view.ask(lambda count: count.records, soon())
+    found = view.query(lambda count: count.records, soon())
     assert found - known in (0, 1)
 
     def follows() -> bool:

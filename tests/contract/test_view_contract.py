@@ -36,7 +36,7 @@ def soon() -> Deadline:
 
 
 def rows(view: LogView[Table]) -> dict[bytes, bytes]:
-    return view.ask(lambda table: dict(table.rows), soon())
+    return view.query(lambda table: dict(table.rows), soon())
 
 
 def test_a_view_follows_the_log(log: StateLog, state_topic: StateTopic) -> None:

@@ -75,7 +75,7 @@ class WrittenByHand:
         self.session = secrets.token_hex(16)
         self._ops = 0
         self._acks = 0
-        highest, self._by = self.node.transaction_views.coordinators.ask_partition(
+        highest, self._by = self.node.transaction_views.coordinators.query_partition(
             coordinator, lambda state: (state.highest_id, state.next_version), self._deadline()
         )
         self._next = max(0, highest) + 1

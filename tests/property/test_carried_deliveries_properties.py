@@ -12,10 +12,10 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
     MAX_MESSAGES,
     carried,
-    deliveries_heard,
-    deliveries_told,
     joined,
+    merge_deliveries,
     offsets_there,
+    reported_deliveries,
     with_news,
 )
 from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
@@ -103,9 +103,9 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
         data.draw(st.sets(st.integers(0, max(0, len(east.records) - 1)), max_size=4)) if east.records else set()
     )
     saved = Deliveries(1 << 20, BitMap64(messages), {(3, 2): BitMap64(counted)}, {1000: BitMap64(put_off)})
-    said = deliveries_told(west.side(acked, saved))
+    said = reported_deliveries(west.side(acked, saved))
     assert all(each.counts or each.put_off for each in said.values())
-    found = deliveries_heard(east.side(acked_there, None), said) or Deliveries(0)
+    found = merge_deliveries(east.side(acked_there, None), said) or Deliveries(0)
 
     def goes(offsets: set[int]) -> set[int]:
         left = (each for offset, each in enumerate(west.records) if offset in offsets - acked and each in east.records)
@@ -118,7 +118,7 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
     assert {key: set(offsets) for key, offsets in found.put_off.items()} == (
         {1000: goes(put_off)} if goes(put_off) else {}
     )
-    assert deliveries_told(west.side(acked, None)) == {}
+    assert reported_deliveries(west.side(acked, None)) == {}
 
 
 def test_what_was_delivered_again_since_is_not_put_off() -> None:
@@ -135,7 +135,7 @@ def test_what_was_delivered_again_since_is_not_put_off() -> None:
 def test_the_first_of_very_many_are_told_of() -> None:
     west = Log(WEST, tuple(Message(WEST, offset) for offset in range(MAX_MESSAGES + 5)))
     saved = Deliveries(0, counts={(2, 1): BitMap64(range(MAX_MESSAGES + 5))})
-    assert deliveries_told(west.side({0}, saved))[WEST].counts == {(2, 1): BitMap64(range(1, MAX_MESSAGES + 1))}
+    assert reported_deliveries(west.side({0}, saved))[WEST].counts == {(2, 1): BitMap64(range(1, MAX_MESSAGES + 1))}
 
 
 @given(logs(), st.data())

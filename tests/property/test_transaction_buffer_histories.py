@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
         elif which.steps == 2 and not which.decided:
             self.put(which, self.aborted_entry(which), SESSIONS[pick % 2])
         elif which.steps == 3:
-            entries = self.view.ask(lambda found: list(found.entries(HERE, which.id)), NEVER)
+            entries = self.view.query(lambda found: list(found.entries(HERE, which.id)), NEVER)
             for key, entry in entries:
                 if isinstance(entry, OpenEntry):
                     self.log.append(TOPIC, 0, encode_key(key), None, NEVER)
@@ -186,7 +186,7 @@ class Histories(RuleBasedStateMachine):
         """Its writer finds out, and says so before anybody reads on."""
         which = self.chosen(pick, [one for one in self.txns if one.steps and one.decided])
         session = SESSIONS[pick % 2]
-        known = self.view.ask(lambda found: found.void_of_session(HERE, which.id, session), NEVER)
+        known = self.view.query(lambda found: found.void_of_session(HERE, which.id, session), NEVER)
         self.late.add(len(self.data))
         self.put(which, VoidEntry(HERE.incarnation, known | BitMap64([len(self.data)])), session)
         self.data.append(MetRecord(len(self.data), which.id))
@@ -234,7 +234,7 @@ class Histories(RuleBasedStateMachine):
         met = [found for offset in run if (found := self.data[offset]) is not None]
         unsettled = reader.machine.unsettled(met)
         if unsettled:
-            self.view.ask(lambda found: reader.machine.learn(unsettled, found), NEVER)
+            self.view.query(lambda found: reader.machine.learn(unsettled, found), NEVER)
         judged = reader.machine.judge(met, 0)
         upto = end if judged.upto is None else judged.upto
         visible = [o for o in range(reader.position, upto) if o not in judged.excluded and self.is_message(o)]
@@ -267,7 +267,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def readers_without_headers_see_the_same(self) -> None:
         end = len(self.data)
-        snapshot = self.view.ask(lambda found: found.snapshot(HERE), NEVER)
+        snapshot = self.view.query(lambda found: found.snapshot(HERE), NEVER)
         bound = end if snapshot.bound is None else snapshot.bound
         upto = snapshot.readable_end(end, iter([met for met in self.data[bound:] if met is not None]))
         assert bound <= upto
@@ -303,7 +303,7 @@ class Histories(RuleBasedStateMachine):
             assert reader.position == len(self.data)
             assert reader.seen == [offset for offset in self.truth() if offset >= reader.began]
         met = [found for found in self.data if found is not None]
-        assert self.view.ask(lambda found: compare(HERE, rebuild(met), 0, found), NEVER) == []
+        assert self.view.query(lambda found: compare(HERE, rebuild(met), 0, found), NEVER) == []
 
 
 @pytest.mark.hypothesis

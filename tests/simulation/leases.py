@@ -577,7 +577,7 @@ class Process:
         self.dispatcher.dispatch()
         rng = self.world.rng
         if self.owned:
-            wanted = self.leasing.lessor.awaits_save or self.dispatcher.counting.wants_save()
+            wanted = self.leasing.lessor.awaits_save or self.dispatcher.counting.requires_save()
             if wanted or rng.random() < 0.2:
                 self.save()
             if rng.random() < 0.6:

@@ -136,9 +136,9 @@ class History(ActorsHistory):
 
     def _all_readers_agree(self) -> None:
         fresh = self._view()
-        truth = fresh.ask(lambda found: found.states(), NEVER)
+        truth = fresh.query(lambda found: found.states(), NEVER)
         for reader in self.readers[: 1 + (self.rng.random() < 0.03)]:  # the second is often far behind
-            seen = reader.ask(lambda found: found.states(), NEVER)
+            seen = reader.query(lambda found: found.states(), NEVER)
             assert seen == truth, f"seed {self.seed}: {seen} is not {truth}"
         for entity, state in truth.items():
             before = self.offsets_seen.setdefault(entity, {})
@@ -152,7 +152,7 @@ class History(ActorsHistory):
 
     def _every_winner_is_there(self, fresh: LogView[VersionedEntities[str]]) -> None:
         for (entity, version), offsets in self.winners.items():
-            found = {state.version: state.offset for state in fresh.ask(partial(_winners, entity=entity), NEVER)}
+            found = {state.version: state.offset for state in fresh.query(partial(_winners, entity=entity), NEVER)}
             assert {str(found.get(version))} == offsets, f"seed {self.seed}: {entity} lost winner {version}: {found}"
 
 

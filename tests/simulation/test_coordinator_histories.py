@@ -232,13 +232,13 @@ class History:
 
     def _known_ids(self, number: int) -> list[int]:
         """Of the transactions that the coordinator has not forgotten."""
-        return self._reader(number).ask(lambda state: [each.id.least_bits for each in state.transactions()], NEVER)
+        return self._reader(number).query(lambda state: [each.id.least_bits for each in state.transactions()], NEVER)
 
     def _readers_see_the_truth(self) -> None:
         for number in self.truths:
-            self._sees_the_truth(self._reader(number).ask(lambda state: state, NEVER))
+            self._sees_the_truth(self._reader(number).query(lambda state: state, NEVER))
         reader = self.readers[self.rng.random() < 0.2]  # the second is often far behind
-        self._sees_the_truth(reader.ask(lambda state: state, NEVER))
+        self._sees_the_truth(reader.query(lambda state: state, NEVER))
 
     def _sees_the_truth(self, state: CoordinatorState) -> None:
         truth = self.truths[state.coordinator]
@@ -280,7 +280,7 @@ class History:
                     coordinator.take_over(NEVER)
             unfinished = [txn for txn, fate in truth.fates.items() if not fate.finished]
             assert not unfinished, f"{truth.name}: {unfinished} never end"
-            self._sees_the_truth(self._reader(number).ask(lambda found: found, NEVER))
+            self._sees_the_truth(self._reader(number).query(lambda found: found, NEVER))
             known = self._known_ids(number)
             assert known in ([], [truth.highest]), f"{truth.name}: {known} are not forgotten"
             assert outcomes.low_water == truth.highest or not truth.fates, f"{truth.name}: {outcomes.low_water}"
@@ -369,8 +369,8 @@ class RemoteAccess:
     def candidates(self) -> Sequence[int]:
         return self._history.rng.sample(range(self._history.coordinators), self._history.coordinators)
 
-    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
-        return self._remote[coordinator].ask(command, NEVER)
+    def request(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+        return self._remote[coordinator].request(command, NEVER)
 
 
 class RepeatingLog(ActorsLog):

@@ -366,7 +366,7 @@ class History(ActorsHistory):
             now = PartitionGone(self.world.last_lives[name])
         elif topic is not None and partition in topic.logs:
             place = LedgerPlace(name, topic.layout.incarnation, partition)
-            listed = () if trusted else view.ask(lambda lists: lists.ledgers(place), NEVER)
+            listed = () if trusted else view.query(lambda lists: lists.ledgers(place), NEVER)
             pause()
             seen = self.world.topics.get(name)
             if seen is None or seen.layout != topic.layout:
@@ -403,7 +403,7 @@ class History(ActorsHistory):
                 name = f"s{self.world.names}"
                 use.new[name] = start
                 actor.pause()
-                first = view.ask(_first_kept_of(place), NEVER)
+                first = view.query(_first_kept_of(place), NEVER)
                 actor.pause()
                 del use.new[name]
                 use.cursors[name] = max(start, first)
@@ -453,7 +453,7 @@ class History(ActorsHistory):
             self.queue.events = waiting
         owner.turn(NEVER)
         assert not self.queue.events, f"{self.told}: {self.queue.events} would wait for ever"
-        lists = view.ask(lambda found: found, NEVER)
+        lists = view.query(lambda found: found, NEVER)
         for topic in world.topics.values():
             for partition, log in topic.logs.items():
                 assert log.start == log.end, f"{self.told}: {topic.kafka_topic}-{partition} keeps {log}"

@@ -208,7 +208,7 @@ class Process:
         self.dispatcher.drain()
         self.dispatcher.redelivery.redeliver_due()
         self.dispatcher.dispatch()
-        if self.dispatcher.counting.wants_save() or rng.random() < 0.2:
+        if self.dispatcher.counting.requires_save() or rng.random() < 0.2:
             self.saver.save_in_background()
         self.dispatcher.has_undelivered()
         if rng.random() < 0.6:

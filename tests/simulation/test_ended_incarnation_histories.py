@@ -71,7 +71,7 @@ class Process:
         self.history, self.name = history, name
         unused: Any = None
         clock = ClusterClock(history.clock)
-        clock.heard(history.clock.now_ms())
+        clock.observe(history.clock.now_ms())
         self.registry = ProducerRegistry(history.log, clock, unused, unused)
         self.registry._process = name
         keeper: Any = SimpleNamespace(start=lambda: None, wake=lambda: None)
@@ -101,7 +101,7 @@ class Process:
     def keep(self) -> None:
         """As the keeper's thread does."""
         self.registry._look(NEVER)
-        self.registry._tell({topic for topic, _ in self.registry._held})
+        self.registry._send_heartbeats({topic for topic, _ in self.registry._held})
         self.senders = [sender for sender in self.senders if self._holds(sender)]
 
     def _holds(self, sender: Sender) -> bool:

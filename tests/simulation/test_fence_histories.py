@@ -110,7 +110,7 @@ class History:
         self._nested = False
 
     def known(self, topic: str, question: Callable[[KnownFences], Any], deadline: Deadline) -> Any:
-        return self.view.ask(lambda state: question(state.fences.get(topic, KnownFences())), NEVER)
+        return self.view.query(lambda state: question(state.fences.get(topic, KnownFences())), NEVER)
 
     def play(self) -> None:
         self.data.between = self.come_between

@@ -226,7 +226,7 @@ class History(ActorsHistory):
         truth = _shown(self.log.truth)
         readers = [self._reader(), self.readers[0], *self.readers[1 : 1 + (self.rng.random() < 0.03)]]
         for reader in readers:
-            seen = reader.ask(_shown, NEVER)
+            seen = reader.query(_shown, NEVER)
             assert seen == truth, f"{self.told}: a reader sees {seen}, {truth} is true"
 
     def _all_is_true_in_the_end(self) -> None:
@@ -235,7 +235,7 @@ class History(ActorsHistory):
         self.clock.seconds += 1000  # long enough for open ledgers to be looked at again
         for _ in range(QUIET_TURNS):
             owner.turn(NEVER)
-        lists = self._reader().ask(lambda found: found, NEVER)
+        lists = self._reader().query(lambda found: found, NEVER)
         expected = self.topics.expected()
         assert {*lists.places()} == {*expected}, self.told
         for place, rows in expected.items():

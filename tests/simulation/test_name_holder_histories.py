@@ -78,7 +78,7 @@ class ProcessLog(MemoryStateLog):
         offsets = super().append_many(topic, partition, records, deadline)
         stamped_ms = self._process.history.brokers.now_ms()
         self._process.pause()
-        self._process.clock.heard(stamped_ms)
+        self._process.clock.observe(stamped_ms)
         return offsets
 
 
@@ -128,7 +128,7 @@ class Process:
     def keep(self) -> None:
         """As the keeper's thread does."""
         self.registry._look(NEVER)
-        self.registry._tell({topic for topic, _ in self.registry._held})
+        self.registry._send_heartbeats({topic for topic, _ in self.registry._held})
         if (PLACE, "p") not in self.registry._held:
             self.membership = None
             self.history.thrown_out += 1

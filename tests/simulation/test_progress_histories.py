@@ -18,11 +18,11 @@ from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
 from pulsar_on_kafka.broker.replication_state.progress import (
     Progress,
     SubscriptionSide,
+    add_report,
     begun,
     begun_everywhere,
-    said,
+    reported_progress,
     take_over,
-    tell,
     without_acknowledged,
 )
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
@@ -105,7 +105,7 @@ def _copy(state: CursorState) -> CursorState:
 
 def _copied(progress: Progress) -> Progress:
     made: Progress = {}
-    tell(made, progress)
+    add_report(made, progress)
     return made
 
 
@@ -182,11 +182,11 @@ class _World:
 
     def publish(self, here: _Cluster) -> None:
         side = here.side(here.saved)
-        says = said(side)
-        tell(here.begun, begun(side, here.start))
+        says = reported_progress(side)
+        add_report(here.begun, begun(side, here.start))
         for there in self.clusters:
             if there is not here:
-                tell(here.known.setdefault(there.name, {}), says)
+                add_report(here.known.setdefault(there.name, {}), says)
         here.said = _copied(says)
 
     def fold(self, here: _Cluster, there: _Cluster) -> None:
@@ -194,7 +194,7 @@ class _World:
         known = _copied(here.known.get(there.name, {}))
         side = here.side(here.saved)
         follows = begun_everywhere([there.begun]) if here.follows else {}
-        tell(here.begun, follows)
+        add_report(here.begun, follows)
         found = take_over(side, there.said, known, there.begun, follows)
         found = without_acknowledged(found, here.saved)
         _acknowledge(here.live, found)

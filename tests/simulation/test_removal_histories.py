@@ -162,11 +162,11 @@ class RemovalHistory(ActorsHistory):
 
     def _readers_agree(self) -> None:
         for reader in (self.reader, self.far_behind)[: 1 + (self.rng.random() < 0.03)]:
-            seen = reader.ask(lambda found: found.states(), NEVER)
+            seen = reader.query(lambda found: found.states(), NEVER)
             assert seen == self.truth, f"seed {self.seed}: {seen} is not {self.truth}"
 
     def follows_what_was_there(self) -> None:
-        truth = self._view().ask(lambda found: found.states(), NEVER)
+        truth = self._view().query(lambda found: found.states(), NEVER)
         for entity in {*truth, *self.truth}:
             before, now = self.truth.get(entity), truth.get(entity)
             if before == now:

@@ -84,7 +84,7 @@ class History(ActorsHistory):
 
     def _write_rot(self) -> None:
         """A record that nobody can read takes the next version."""
-        state = self._view().ask(lambda found: found.state(LIFE), NEVER)
+        state = self._view().query(lambda found: found.state(LIFE), NEVER)
         key = SchemaKey(NAME, LIFE.kafka_topic_id, (state.version if state else 0) + 1, f"{self.rng.random()}")
         self.log.append(SCHEMAS, PARTITION, encode_key(key), b"rot", NEVER)
 
@@ -125,7 +125,7 @@ class History(ActorsHistory):
         return LogView(self.log, SCHEMAS, PARTITION, lambda: VersionedEntities(SCHEMA_KEYS), self.clock)
 
     def _versions_are_dense_and_keep_what_they_are(self) -> None:
-        all_winners = self._view().ask(lambda found: found.winners(LIFE), NEVER)
+        all_winners = self._view().query(lambda found: found.winners(LIFE), NEVER)
         # Below a removal may stand what it has not taken yet, and what arrived late: it is no version.
         self.removed_to = max((winner.version for winner in all_winners if _removes(winner.value)), default=0)
         winners = [winner for winner in all_winners if winner.version >= self.removed_to]

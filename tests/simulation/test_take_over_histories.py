@@ -82,7 +82,7 @@ class History(ActorsHistory):
         view = LogView(log, self.topic, 0, Decisions, self.clock)
         while True:
             owner = self._take_over(log, view)
-            while owner is not None and view.ask(lambda found: found.fence.owner, NEVER) == owner:
+            while owner is not None and view.query(lambda found: found.fence.owner, NEVER) == owner:
                 try:
                     self._serve(owner, log, view)
                 except (AppendFailed, AppendOutcomeUnknown):
@@ -92,7 +92,7 @@ class History(ActorsHistory):
 
     def _take_over(self, log: ActorsLog, view: LogView[Decisions]) -> Owner | None:
         self.sessions += 1
-        owner = Owner(f"s{self.sessions}", view.ask(lambda found: found.fence.next_version, NEVER))
+        owner = Owner(f"s{self.sessions}", view.query(lambda found: found.fence.next_version, NEVER))
         try:
             log.append(self.topic, 0, f"T/{owner.session}/{owner.version}".encode(), b"", NEVER)
         except (AppendFailed, AppendOutcomeUnknown):
@@ -104,16 +104,16 @@ class History(ActorsHistory):
             self._forget(log, view)
             return
         if self.rng.random() < 0.4:
-            for key in view.ask(lambda found: found.fence.to_clean(owner), NEVER)[: self.rng.randrange(5)]:
+            for key in view.query(lambda found: found.fence.to_clean(owner), NEVER)[: self.rng.randrange(5)]:
                 log.append(self.topic, 0, key, None, NEVER)
             return
         self.transactions += self.rng.random() < 0.6
         txn, outcome = f"t{self.rng.randint(max(0, self.transactions - 4), self.transactions)}", self.rng.choice("CA")
-        if txn in view.ask(lambda found: found.outcomes(), NEVER):
+        if txn in view.query(lambda found: found.outcomes(), NEVER):
             return
         key = f"D/{txn}/{owner.session}/{self.rng.random()}".encode()
         log.append(self.topic, 0, key, f"{owner.version}/{outcome}".encode(), NEVER)
-        valid, stands = view.ask(lambda found: (found.fence.is_valid(key), found.outcomes().get(txn)), NEVER)
+        valid, stands = view.query(lambda found: (found.fence.is_valid(key), found.outcomes().get(txn)), NEVER)
         if valid and stands == outcome:
             before = self.decided.setdefault(txn, outcome)
             assert before == outcome, f"seed {self.seed}: {txn} was decided {before}, now {outcome}"
@@ -122,7 +122,7 @@ class History(ActorsHistory):
 
     def _forget(self, log: ActorsLog, view: LogView[Decisions]) -> None:
         """Tombstone a decision that nobody asks about any more."""
-        old = view.ask(lambda found: found.keys_before(self.transactions - 8), NEVER)
+        old = view.query(lambda found: found.keys_before(self.transactions - 8), NEVER)
         for key in old[:3]:
             txn = key.decode().split("/")[1]
             self.forgotten.add(txn)
@@ -132,9 +132,9 @@ class History(ActorsHistory):
     # What must hold -----------------------------------------------------------------------------------------------
 
     def _all_readers_agree(self) -> None:
-        truth = LogView(self.log, self.topic, 0, Decisions, self.clock).ask(lambda found: found.outcomes(), NEVER)
+        truth = LogView(self.log, self.topic, 0, Decisions, self.clock).query(lambda found: found.outcomes(), NEVER)
         for reader in self.readers[: 1 + (self.rng.random() < 0.03)]:  # the second is often far behind
-            seen = reader.ask(lambda found: found.outcomes(), NEVER)
+            seen = reader.query(lambda found: found.outcomes(), NEVER)
             assert seen == truth, f"seed {self.seed}: {seen} is not {truth}"
         acted = {txn: truth.get(txn) for txn in self.acted}
         assert acted == self.acted, f"seed {self.seed}: acted on {self.acted}, readers see {acted}"

@@ -84,7 +84,7 @@ class Coordinator:
                 else:
                     for clean in cleaning:
                         due_now = partial(clean.due, log_start=0, now_ms=world.clock.now_ms())
-                        for key in logs.entries.ask(due_now, NEVER):
+                        for key in logs.entries.query(due_now, NEVER):
                             logs.buffer.append(BUFFER, 0, encode_key(key), None, NEVER)
             except FAILURES:
                 continue
@@ -112,7 +112,7 @@ class Coordinator:
                 )
                 entry = AbortedEntry(OUT[number].incarnation, bound, end_offset, sealed, offsets)
                 logs.put(OUT[number], txn.id, entry, session)
-            keys = logs.entries.ask(partial(open_keys, number, txn), NEVER)
+            keys = logs.entries.query(partial(open_keys, number, txn), NEVER)
             for key in keys:
                 logs.buffer.append(BUFFER, 0, encode_key(key), None, NEVER)
         txn.finished = True
@@ -228,8 +228,8 @@ class Owner:
             return
         acks = PendingAcks(CURSOR, LIFE, world.name(), version)
         logs.acks.append(ACKS, 0, *acks.take_over(), NEVER)
-        low = logs.entries.ask(lambda entries: entries.low_waters(), NEVER)
-        logs.pending.ask(lambda log: acks.replayed(log.cursor(CURSOR), low, cursor.revision), NEVER)
+        low = logs.entries.query(lambda entries: entries.low_waters(), NEVER)
+        logs.pending.query(lambda log: acks.replayed(log.cursor(CURSOR), low, cursor.revision), NEVER)
         desk = Serving({unit for unit in set(UNITS) - acknowledged(cursor) if not is_held(acks, unit)})
         world.owners[self] = desk
         tickets: dict[int, Request] = {}
@@ -261,7 +261,7 @@ class Owner:
         logs: Logs,
     ) -> None:
         for request in desk.requests:
-            tickets[acks.ask(request.txn.id, ack_of(request.units))] = request
+            tickets[acks.request(request.txn.id, ack_of(request.units))] = request
         desk.requests.clear()
         decision = acks.decide(cursor)
         answers: list[PendingAckAnswer] = list(decision.answers)
@@ -270,8 +270,8 @@ class Owner:
                 logs.acks.append_many(ACKS, 0, decision.records, NEVER)
             except FAILURES as failure:
                 answers += acks.failed(failure)
-        low = logs.entries.ask(lambda entries: entries.low_waters(), NEVER)
-        answers += logs.pending.ask(lambda log: acks.read_back(log.cursor(CURSOR), low), NEVER)
+        low = logs.entries.query(lambda entries: entries.low_waters(), NEVER)
+        answers += logs.pending.query(lambda log: acks.read_back(log.cursor(CURSOR), low), NEVER)
         for answer in answers:
             request = tickets.pop(answer.ticket)
             request.answer = answer.failure is None
@@ -302,11 +302,11 @@ class Owner:
 
     def world_owner(self) -> object:
         view = LogView(self.world.acks, ACKS, 0, PendingAckLog, self.world.clock)
-        return view.ask(lambda log: log.cursor(CURSOR).life(LIFE).fence.owner, NEVER)
+        return view.query(lambda log: log.cursor(CURSOR).life(LIFE).fence.owner, NEVER)
 
     @staticmethod
     def clean(acks: PendingAcks, logs: Logs) -> None:
-        for key in logs.pending.ask(lambda log: acks.to_clean(log.cursor(CURSOR)), NEVER):
+        for key in logs.pending.query(lambda log: acks.to_clean(log.cursor(CURSOR)), NEVER):
             logs.acks.append(ACKS, 0, key, None, NEVER)
 
 
@@ -338,7 +338,7 @@ class Reading:
         met = [found for found, _ in run]
         unsettled = machine.unsettled(met)
         if unsettled:
-            logs.entries.ask(lambda found: machine.learn(unsettled, found), NEVER)
+            logs.entries.query(lambda found: machine.learn(unsettled, found), NEVER)
         judged = machine.judge(met, self.world.clock.now_ms())
         upto = end if judged.upto is None else judged.upto
         for found, unit in run:
@@ -401,8 +401,8 @@ class History:
         for number, where in enumerate(OUT):
             assert last.read(TransactionBuffer(where), number, 0, logs) == world.data.end_offset(DATA, number, NEVER)
             met = records(logs, number, 0, world.data.end_offset(DATA, number, NEVER))
-            assert logs.entries.ask(partial(compare, where, rebuild(met), 0), NEVER) == []
-            snapshot = logs.entries.ask(partial(BufferEntries.snapshot, where=where), NEVER)
+            assert logs.entries.query(partial(compare, where, rebuild(met), 0), NEVER) == []
+            snapshot = logs.entries.query(partial(BufferEntries.snapshot, where=where), NEVER)
             rows = [one.offset for one in met if not_marker(one) and snapshot.is_readable(one.offset, one.txn)]
             assert rows == [offset for partition, offset, _ in last.seen if partition == number]
         outputs = Counter(unit for _, _, unit in last.seen)
@@ -418,14 +418,14 @@ class History:
         cursor = found.open()
         acks = PendingAcks(CURSOR, LIFE, "last", found.version + 1)
         world.acks.append(ACKS, 0, *acks.take_over(), NEVER)
-        low = logs.entries.ask(lambda entries: entries.low_waters(), NEVER)
-        logs.pending.ask(lambda log: acks.replayed(log.cursor(CURSOR), low, cursor.revision), NEVER)
+        low = logs.entries.query(lambda entries: entries.low_waters(), NEVER)
+        logs.pending.query(lambda log: acks.replayed(log.cursor(CURSOR), low, cursor.revision), NEVER)
         acks.settle(cursor)
         acks.saved(cursor.revision)
         assert not acks.held, f"seed {world.seed}: something is held though all is over"
         for _ in range(5):
             Owner.clean(acks, logs)
-        left = logs.pending.ask(
+        left = logs.pending.query(
             lambda log: [log.cursor(CURSOR).ends, log.cursor(CURSOR).life(LIFE).transactions()], NEVER
         )
         assert not any(left), f"seed {world.seed}: {left} are never cleaned"

@@ -182,7 +182,7 @@ class ReadHistory(History):
         ends = [len(sent) for sent in self.sent]
         buffer = TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic)
         view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, buffer, BufferEntries, self.clock)
-        entries = view.ask(lambda found: found, NEVER)
+        entries = view.query(lambda found: found, NEVER)
         for partition, end in enumerate(ends):
             where = DataPartition(topic, partition, self.life)
             for offset, (txn, marker) in enumerate(self.sent[partition][:end]):

@@ -268,7 +268,7 @@ def test_what_a_transaction_moves_while_topics_are_looked_at_is_never_in_both(
             transactional.create_producer(target).send(moved.data(), txn=txn)
             consumer.acknowledge(moved, txn=txn)
             txn.commit()
-        return bounds.wanted(*asked)
+        return bounds.requested_ranges(*asked)
 
     monkeypatch.setattr(visibility, "wanted", moving)
     options = {"service.url": service_url, "topics": f"{source},{target}", "subscription": "s", "schema": "bytes"}

@@ -90,11 +90,11 @@ class DeletionAdmin(AdminContext):
             count += len(left)
             wanted = list(left[: max(0, limit - len(first))])
             for batch in node.fetcher.read_at(topic.kafka_topic, partition, wanted, deadline) if wanted else ():
-                first += [_told(topic.name, partition, record) for record in batch]
+                first += [_deletion_in(topic.name, partition, record) for record in batch]
         return Deletions(count, first)
 
 
-def _told(topic: TopicName, partition: int, record: KafkaRecord) -> Deletion:
+def _deletion_in(topic: TopicName, partition: int, record: KafkaRecord) -> Deletion:
     properties: dict[str, str] = {}
     reason = ""
     about = None

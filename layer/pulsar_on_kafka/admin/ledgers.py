@@ -110,7 +110,7 @@ class LedgerAdmin(AdminContext):
             raise errors.Refused(f"topic {topic.name} is not persistent: it has no ledgers")
         name, life = str(topic.name.base), topic.layout.incarnation
         places = [LedgerPlace(name, life, partition) for partition in partitions]
-        lists = self.node.ledger_views.ask(
+        lists = self.node.ledger_views.query(
             name, lambda found: {place: found.ledgers(place) for place in places}, deadline
         )
         starts, ends = self._log_ends(topic, deadline, partitions)

@@ -23,11 +23,11 @@ from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     AcknowledgeUpTo,
+    CursorCommand,
+    DescribeConsumers,
     SaveNow,
     Seek,
     Skip,
-    TellConsumers,
-    Wish,
 )
 
 
@@ -150,7 +150,7 @@ class SubscriptionAdmin(AdminContext):
         partition's owner. Each process has three seconds to reply."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
-        told = self.node.memberships.live_cursors.consumers(found, deadline, TellConsumers(partition, offset))
+        told = self.node.memberships.live_cursors.consumers(found, deadline, DescribeConsumers(partition, offset))
         for owner, of_it in told.items():
             if of_it is not None and of_it.holder is not None:
                 return EntryHolder(of_it.holder.name, of_it.holder.member or owner, owner)
@@ -388,7 +388,9 @@ class SubscriptionAdmin(AdminContext):
                 unreadable[partition] = reason
         return {partition: str(reason) for partition, reason in sorted(unreadable.items())}
 
-    def _move(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
+    def _move(
+        self, subscription: Subscription, wishes: Mapping[int, CursorCommand], deadline: Deadline
+    ) -> dict[int, int]:
         """The results of what is wished of the partitions that the subscription is on."""
         on = {partition: wish for partition, wish in wishes.items() if partition in subscription.served}
         return self.node.memberships.live_cursors.change(subscription, on, deadline)

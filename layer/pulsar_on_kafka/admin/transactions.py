@@ -102,7 +102,7 @@ class BufferCheck:
         return VerifiedBuffer(where, start, end, len(log), records, tuple(found))
 
     def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[BufferDifference]:
-        return self._node.looking.buffers.ask(
+        return self._node.looking.buffers.query(
             where.topic, lambda entries: compare(where, log, start, entries), Deadline.after(_ASKING_S)
         )
 
@@ -153,7 +153,7 @@ class TransactionAdmin(AdminContext):
         """All of the cluster, by id."""
         deadline = self._deadline()
         coordinators = range(self.node.coordinator_count.now(deadline))
-        return self.node.looking.coordinators.ask_each(coordinators, coordinator_stats, deadline)
+        return self.node.looking.coordinators.query_each(coordinators, coordinator_stats, deadline)
 
     def scale_transaction_coordinators(self, count: int) -> None:
         """Raises the number of coordinators; serving processes take new ones up within half a minute. Open transactions
@@ -165,16 +165,16 @@ class TransactionAdmin(AdminContext):
 
     def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
         """Raises InvalidConfiguration: there is no such coordinator."""
-        return self._ask(coordinator, coordinator_stats, self._deadline())
+        return self._query(coordinator, coordinator_stats, self._deadline())
 
     def list_transactions(self, coordinator: int | None = None, *, finished: bool = False) -> list[TransactionInfo]:
         """Unfinished transactions, the oldest first; with `finished` also finished ones that are not forgotten (after a
         minute). Not in Pulsar. Raises the errors of `get_coordinator_stats`."""
 
-        def wanted(state: CoordinatorState) -> list[TransactionInfo]:
+        def listed(state: CoordinatorState) -> list[TransactionInfo]:
             return [transaction_info(each) for each in state.transactions() if finished or not each.finished]
 
-        return self._of_coordinators(coordinator, wanted)
+        return self._of_coordinators(coordinator, listed)
 
     def get_slow_transactions(self, at_least_ms: int, coordinator: int | None = None) -> list[TransactionInfo]:
         """Transactions that are unfinished this long after they were opened, the oldest first. Raises the errors of
@@ -189,8 +189,8 @@ class TransactionAdmin(AdminContext):
             TransactionNotFound: it never was, or it is over and forgotten.
             InvalidConfiguration: this is no id of a transaction.
         """
-        wanted, deadline = _txn_id(txn), self._deadline()
-        info = self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+        listed, deadline = _txn_id(txn), self._deadline()
+        info = self._query(listed.coordinator, lambda state: _known(state, listed), deadline)
         topics: dict[str, Topic | None] = {}
         for name in {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}:
             topics[name] = self.node.topics.find(TopicName.parse(name), deadline)
@@ -209,7 +209,7 @@ class TransactionAdmin(AdminContext):
         Raises TopicNotFound."""
         deadline = self._deadline()
         opened = self._topic_around(topic, deadline)
-        return self.node.looking.buffers.ask(
+        return self.node.looking.buffers.query(
             str(opened.name),
             lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
             deadline,
@@ -220,7 +220,7 @@ class TransactionAdmin(AdminContext):
         SubscriptionNotFound."""
         deadline = self._deadline()
         full, cursors = self._cursor_names(topic, subscription, deadline)
-        return self.node.looking.pending_acks.ask(
+        return self.node.looking.pending_acks.query(
             full,
             lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
             deadline,
@@ -231,7 +231,7 @@ class TransactionAdmin(AdminContext):
         `get_pending_ack_stats`."""
         deadline = self._deadline()
         full, cursors = self._cursor_names(topic, subscription, deadline)
-        return self.node.looking.pending_acks.ask(
+        return self.node.looking.pending_acks.query(
             full,
             lambda log: [
                 found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
@@ -265,16 +265,16 @@ class TransactionAdmin(AdminContext):
             Timeout: its coordinator did not reply in time; it may be aborted or not.
             InvalidConfiguration: this is no id of a transaction.
         """
-        wanted, deadline = _txn_id(txn), self._deadline()
-        self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
-        self.node.transactions.end(wanted, commit=False, deadline=deadline)
+        listed, deadline = _txn_id(txn), self._deadline()
+        self._query(listed.coordinator, lambda state: _known(state, listed), deadline)
+        self.node.transactions.end(listed, commit=False, deadline=deadline)
 
-    def _ask(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
+    def _query(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
         """Raises InvalidOption: there is no such coordinator."""
         last = self.node.coordinator_count.now(deadline) - 1
         if not 0 <= coordinator <= last:
             raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
-        [answer] = self.node.looking.coordinators.ask_each([coordinator], question, deadline)
+        [answer] = self.node.looking.coordinators.query_each([coordinator], question, deadline)
         return answer
 
     def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
@@ -286,7 +286,7 @@ class TransactionAdmin(AdminContext):
         return sum(each.ongoing for each in found), sum(each.aborted for each in found)
 
     def _buffer_stats(self, topic: Topic, deadline: Deadline) -> list[PartitionBufferStats]:
-        return self.node.looking.buffers.ask(
+        return self.node.looking.buffers.query(
             str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
         )
 
@@ -295,10 +295,10 @@ class TransactionAdmin(AdminContext):
     ) -> list[TransactionInfo]:
         deadline = self._deadline()
         if coordinator is not None:
-            answers = [self._ask(coordinator, question, deadline)]
+            answers = [self._query(coordinator, question, deadline)]
         else:
             coordinators = range(self.node.coordinator_count.now(deadline))
-            answers = self.node.looking.coordinators.ask_each(coordinators, question, deadline)
+            answers = self.node.looking.coordinators.query_each(coordinators, question, deadline)
         found = [info for answer in answers for info in answer]
         return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
 
@@ -314,7 +314,7 @@ class TransactionAdmin(AdminContext):
                 continue
             where = DataPartition(each.topic, each.partition, topic.layout.incarnation)
             found.append(
-                self.node.looking.buffers.ask(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
+                self.node.looking.buffers.query(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
             )
         return tuple(found), gone
 
@@ -334,7 +334,7 @@ class TransactionAdmin(AdminContext):
             name = CursorName(*each)
             life = CursorIncarnation(topic.layout.incarnation, subscription.life(each.partition))
             question = partial(_in_log, name=name, life=life, txn=info.id)
-            found.append(self.node.looking.pending_acks.ask(each.topic, question, deadline))
+            found.append(self.node.looking.pending_acks.query(each.topic, question, deadline))
         return tuple(found), gone
 
     def _cursor_names(

@@ -73,7 +73,7 @@ class ClusterClock:
     """
 
     def __init__(self, machine: Clock, ask: Callable[[], object] = lambda: None) -> None:
-        """`ask` lets a broker store a record, so that `heard` is called; it may raise LayerError, and takes some
+        """`ask` lets a broker store a record, so that `observe` is called; it may raise LayerError, and takes some
         seconds at most."""
         self.machine = machine
         self._ask = ask
@@ -86,7 +86,7 @@ class ClusterClock:
         """Whether a broker has replied, and neither of the machine's clocks has stepped since."""
         return self._current() is not None
 
-    def heard(self, stamped_ms: int) -> None:
+    def observe(self, stamped_ms: int) -> None:
         """A broker has just answered that it stored a record at this time, Unix milliseconds by its own clock."""
         now, heard = Moment.of(self.machine), self._current()
         ahead_ms = stamped_ms - now.monotonic_s * 1000

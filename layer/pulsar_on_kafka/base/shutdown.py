@@ -33,19 +33,19 @@ class Startable:
 
 
 @contextmanager
-def told_to_stop(*, interruptible: bool) -> Iterator[threading.Event]:
+def stop_on_signals(*, interruptible: bool) -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set instead of ending the program, so that nothing is left half done.
 
     `interruptible`: the second signal raises KeyboardInterrupt. Main thread only.
     """
     stop = threading.Event()
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         if interruptible and stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

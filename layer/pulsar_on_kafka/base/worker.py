@@ -145,7 +145,7 @@ class Worker:
                 pause_s = self._pause_s = self._retry.next_s(self._pause_s)
                 if isinstance(failure, NotAuthorized):
                     pause_s = max(pause_s, FORBIDDEN_RETRY_INTERVAL_S)
-                self._tell(failure, pause_s)
+                self._report(failure, pause_s)
                 self._ended.wait(pause_s)
                 pause_s = 0.0
             else:
@@ -158,7 +158,7 @@ class Worker:
         self._wake.clear()
         return self.ended
 
-    def _tell(self, failure: Exception, pause_s: float) -> None:
+    def _report(self, failure: Exception, pause_s: float) -> None:
         kind = type(failure).__name__
         known = kind == self._told or self.ended or isinstance(failure, Closed)
         self._told = kind

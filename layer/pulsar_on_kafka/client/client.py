@@ -64,11 +64,11 @@ def _take(number: signal.Signals, close: Callable[[], None], former: signal._HAN
         finally:
             os.kill(os.getpid(), number)
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
         signal.signal(number, former)
         aside("pok-close-on-signal", close_and_send_again, daemon=False)
 
-    signal.signal(number, told)
+    signal.signal(number, on_signal)
 
 
 class Client(OfOneProcess):

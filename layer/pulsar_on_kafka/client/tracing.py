@@ -65,7 +65,7 @@ class Tracing:
         spans = _ProcessSpans(self, options)
         listener = options.message_listener
 
-        def heard(consumer: Consumer, message: Message) -> None:
+        def traced_listener(consumer: Consumer, message: Message) -> None:
             assert listener is not None  # noqa: S101 - it is only set where there is one
             _traced(consumer, spans)  # its first message may come before `subscribe` returns
             token = otel.attach(spans.begin(message))
@@ -74,7 +74,7 @@ class Tracing:
             finally:
                 otel.detach(token)
 
-        return _traced(subscribe(None if listener is None else heard), spans)
+        return _traced(subscribe(None if listener is None else traced_listener), spans)
 
     def inject(self, properties: dict[str, str], context: otel.Context) -> None:
         self._propagator.inject(properties, context)
@@ -353,7 +353,7 @@ class _TracedCalls:
     def receive_async(self, callback: ReceiveCallback) -> None:
         start_ns, asking = time.time_ns(), otel.get_current()
 
-        def told(result: Result, message: Message | None) -> None:
+        def on_message(result: Result, message: Message | None) -> None:
             if message is not None:
                 token = otel.attach(asking)
                 try:
@@ -362,7 +362,7 @@ class _TracedCalls:
                     otel.detach(token)
             callback(result, message)
 
-        self._own.receive_async(self._consumer, told)
+        self._own.receive_async(self._consumer, on_message)
 
     def acknowledge(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False

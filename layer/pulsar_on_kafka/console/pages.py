@@ -141,9 +141,9 @@ class Pages:
         found = self._overview_of(topic, name)
         number = _whole(said.get("partition")) or 0
         problems: list[Problem] = []
-        cursors = self._asked(problems, self._site.cursors, topic, name)
+        cursors = self._query(problems, self._site.cursors, topic, name)
         chosen = _of(cursors, number)
-        retained = self._asked(problems, self._site.retained, topic)
+        retained = self._query(problems, self._site.retained, topic)
         page = _whole(said.get("list")) or 0
         return self._page(
             "subscription.html",
@@ -156,8 +156,8 @@ class Pages:
             cursor=chosen,
             map=None if chosen is None else hole_map(chosen, _whole(said.get("from")), _whole(said.get("scale"))),
             partitions=_listed([] if found is None else found.partitions, page),
-            consumers=self._asked(problems, self._site.consumers, topic, name),
-            held=self._asked(problems, self._site.held, topic, name),
+            consumers=self._query(problems, self._site.consumers, topic, name),
+            held=self._query(problems, self._site.held, topic, name),
             retained=retained,
             ledgers=[] if retained is None else [each for each in retained.value.ledgers if each.partition == number],
             max_ledgers=PARTITIONS,
@@ -172,15 +172,15 @@ class Pages:
         topic, name = said.get("topic", ""), said.get("name", "")
         number, offset = _whole(said.get("partition")) or 0, _whole(said.get("offset")) or 0
         problems: list[Problem] = []
-        cursors = self._asked(problems, self._site.cursors, topic, name)
+        cursors = self._query(problems, self._site.cursors, topic, name)
         cursor = _of(cursors, number)
         within = cursor is not None and cursor.start <= offset < cursor.end
         wanted = cursor.message_id(offset) if cursor is not None and within else None
-        held = self._asked(problems, self._site.held, topic, name)
+        held = self._query(problems, self._site.held, topic, name)
         owner = _owner(self._overview_of(topic, name), number)
         fate = cursor.fate(offset) if cursor is not None and within else None
         holds = owner and fate is not None and not fate.acknowledged
-        holder = self._asked(problems, self._site.holder, topic, name, number, offset) if holds else None
+        holder = self._query(problems, self._site.holder, topic, name, number, offset) if holds else None
         return self._page(
             "message.html",
             request,
@@ -190,7 +190,7 @@ class Pages:
             offset=offset,
             cursor=cursor,
             wanted=wanted,
-            messages=None if wanted is None else self._asked(problems, self._site.message, topic, wanted),
+            messages=None if wanted is None else self._query(problems, self._site.message, topic, wanted),
             fate=fate,
             owner=owner,
             holder=None if holder is None else holder.value,
@@ -206,8 +206,8 @@ class Pages:
             "dead_letters.html",
             request,
             topic=topic,
-            topics=self._asked(problems, self._site.dead_letter_topics) if not topic else None,
-            letters=self._asked(problems, self._site.dead_letters, topic) if topic else None,
+            topics=self._query(problems, self._site.dead_letter_topics) if not topic else None,
+            letters=self._query(problems, self._site.dead_letters, topic) if topic else None,
             most=MAX_DEAD_LETTERS_SHOWN,
             done=said.get("done", ""),
             problems=problems,
@@ -216,7 +216,7 @@ class Pages:
     def _transactions(self, request: Request) -> Response:
         problems: list[Problem] = []
         return self._page(
-            "transactions.html", request, found=self._asked(problems, self._site.transactions), problems=problems
+            "transactions.html", request, found=self._query(problems, self._site.transactions), problems=problems
         )
 
     def _replication(self, request: Request) -> Response:
@@ -234,7 +234,7 @@ class Pages:
 
     def _roles(self, request: Request) -> Response:
         problems: list[Problem] = []
-        return self._page("roles.html", request, roles=self._asked(problems, self._site.roles), problems=problems)
+        return self._page("roles.html", request, roles=self._query(problems, self._site.roles), problems=problems)
 
     # Forms --------------------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Pages:
         return next((each for each in listed if each.topic == topic and each.subscription == name), None)
 
     @staticmethod
-    def _asked(
+    def _query(
         problems: list[Problem], ask: Callable[..., CachedResponse[T]], *arguments: Any
     ) -> CachedResponse[T] | None:
         """The answer; None, and a line among the problems, where there is none."""

@@ -118,7 +118,7 @@ class Answers:
                 known = self._fresh(key)
                 if known is None and (reason := self._turn.why_not()):
                     return self._given(self._old(key), reason, away=True)
-                known = known or self._asked(key, ask)
+                known = known or self._query(key, ask)
             finally:
                 self._turn.release()
         return self._given(known, known.failure, away=known.away)
@@ -128,7 +128,7 @@ class Answers:
         with self._lock:
             self._known.clear()
 
-    def _asked(self, key: Hashable, ask: Callable[[], T]) -> _Known:
+    def _query(self, key: Hashable, ask: Callable[[], T]) -> _Known:
         began_s = self._clock.monotonic()
         answer: CachedResponse[Any] | None
         away = False

@@ -93,14 +93,14 @@ class Site:
         self.where = where
         self.every_s = every_s
         self.commands = commands
-        self._tell_time_by(clock or SystemClock())
+        self._set_clock(clock or SystemClock())
         self._seen = GatheredOverview(None, "not connected yet")
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
         self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
 
-    def _tell_time_by(self, clock: Clock) -> None:
+    def _set_clock(self, clock: Clock) -> None:
         """Sets the brokers' clock, by which the shown data were gathered; this machine's clock counts until a broker is
         reached."""
         self.clock = clock
@@ -115,7 +115,7 @@ class Site:
     def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
         """Look at what is gathered from now on, until `close`."""
         self._admin = admin
-        self._tell_time_by(admin.node.clock)
+        self._set_clock(admin.node.clock)
         self._seen = GatheredOverview(None, "")
         self._gatherer = gatherer
         self._worker.start()
@@ -164,37 +164,37 @@ class Site:
     # Questions: each raises Unanswered ----------------------------------------------------------------------------
 
     def stats(self, topic: str, name: str) -> CachedResponse[SubscriptionStats]:
-        return self._asked(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
+        return self._query(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
 
     def cursors(self, topic: str, name: str) -> CachedResponse[Sequence[PartitionCursor]]:
         return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
 
     def consumers(self, topic: str, name: str) -> CachedResponse[Sequence[ConsumerStats]]:
-        return self._asked(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
+        return self._query(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
 
     def holder(self, topic: str, name: str, partition: int, offset: int) -> CachedResponse[EntryHolder | None]:
-        return self._asked(
+        return self._query(
             ("holder", topic, name, partition, offset), lambda admin: admin.entry_holder(topic, name, partition, offset)
         )
 
     def held(self, topic: str, name: str) -> CachedResponse[Sequence[TransactionInPendingAck]]:
         """The acknowledgements that transactions hold on a subscription."""
-        return self._asked(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
+        return self._query(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
 
     def retained(self, topic: str) -> CachedResponse[Retained]:
-        def ask(admin: AdminClient) -> Retained:
+        def query(admin: AdminClient) -> Retained:
             minutes, megabytes = (
                 admin.get_policy(topic, policy.name, applied_value=True)
                 for policy in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB)
             )
             return Retained(admin.list_ledgers(topic), minutes, megabytes)
 
-        return self._asked(("ledgers", topic), ask)
+        return self._query(("ledgers", topic), query)
 
     def message(self, topic: str, wanted: NativeMessageId) -> CachedResponse[Sequence[ShownMessage]]:
         """The messages of one entry, `MAX_SHOWN_OF_AN_ENTRY` at most; none where readers see none there."""
 
-        def ask(admin: AdminClient) -> Sequence[ShownMessage]:
+        def query(admin: AdminClient) -> Sequence[ShownMessage]:
             found: list[ShownMessage] = []
             with admin.read_messages(topic, start=wanted) as reading:
                 while len(found) < MAX_SHOWN_OF_AN_ENTRY and reading.is_more():
@@ -204,38 +204,38 @@ class Site:
                     found.append(message)
             return found
 
-        return self._asked(("message", topic, wanted.ledger_id(), wanted.entry_id()), ask)
+        return self._query(("message", topic, wanted.ledger_id(), wanted.entry_id()), query)
 
     def dead_letter_topics(self) -> CachedResponse[Sequence[DeadLetterTopic]]:
         overview = self._seen.overview
         tenants = overview.tenants if overview is not None else ("public",)
-        return self._asked(
+        return self._query(
             ("dead letter topics",),
             lambda admin: [found for tenant in tenants for found in admin.dead_letter_topics(tenant)],
         )
 
     def dead_letters(self, topic: str) -> CachedResponse[Sequence[DeadLetter]]:
         """The oldest ones that are left, `MAX_DEAD_LETTERS_SHOWN` at most."""
-        return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
+        return self._query(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
 
     def transactions(self) -> CachedResponse[Sequence[OpenTransaction]]:
         """Unfinished transactions, the oldest first, `_MAX_TRANSACTIONS` at most."""
 
-        def ask(admin: AdminClient) -> Sequence[OpenTransaction]:
+        def query(admin: AdminClient) -> Sequence[OpenTransaction]:
             by_topic: dict[str, list[str]] = {}
             for row in self._seen.rows:
                 by_topic.setdefault(row.topic, []).append(row.subscription)
             now_ms = self.clock.now_ms()
             return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MAX_TRANSACTIONS]]
 
-        return self._asked(("transactions",), ask)
+        return self._query(("transactions",), query)
 
     def roles(self) -> CachedResponse[Mapping[RoleName, Sequence[RoleOwner]]]:
-        def ask(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
+        def query(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
             with pulsar_errors():
                 return role_owners(admin.node.admin, admin.node.settings.instance, Deadline.after(10.0))
 
-        return self._asked(("roles",), ask)
+        return self._query(("roles",), query)
 
     # Deeds: each raises Unanswered and official exceptions --------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Site:
         self._answers.forget()
         return done
 
-    def _asked(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> CachedResponse[T]:
+    def _query(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> CachedResponse[T]:
         return self._answers.to(key, lambda: ask(self._connected()))
 
     def _connected(self) -> AdminClient:

@@ -319,7 +319,7 @@ class EmbeddedBroker(Startable):
         deadline = Deadline.after(self._options.start_timeout_s)
 
         def answers() -> bool:
-            answer = readiness.ask(HOST, port, _ASK_TIMEOUT_S)
+            answer = readiness.query_cluster(HOST, port, _ASK_TIMEOUT_S)
             return answer is not None and answer.brokers > 0 and answer.cluster_id == cluster_id
 
         if not wait_until(lambda: not process.alive() or answers(), deadline):

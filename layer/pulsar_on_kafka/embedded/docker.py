@@ -118,7 +118,7 @@ class DockerBroker(Startable):
         timeout_s = self._options.start_timeout_s
 
         def answers() -> bool:
-            answer = readiness.ask(HOST, self._port, _ASK_TIMEOUT_S)
+            answer = readiness.query_cluster(HOST, self._port, _ASK_TIMEOUT_S)
             return answer is not None and answer.brokers > 0
 
         if not wait_until(answers, Deadline.after(timeout_s)):

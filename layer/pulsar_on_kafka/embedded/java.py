@@ -35,7 +35,7 @@ def find_java() -> Java:
     """
     too_old: list[Java] = []
     for executable in _candidates():
-        java = _ask_version(executable)
+        java = _query_version(executable)
         if java is not None and _major(java.version) >= OLDEST:
             return java
         if java is not None:
@@ -58,7 +58,7 @@ def _candidates() -> Iterator[str]:
 
 
 @lru_cache(maxsize=16)
-def _ask_version(executable: str) -> Java | None:
+def _query_version(executable: str) -> Java | None:
     try:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

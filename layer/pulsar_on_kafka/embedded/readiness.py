@@ -27,7 +27,7 @@ class ClusterAnswer:
     brokers: int  # alive and unfenced
 
 
-def ask(host: str, port: int, timeout_s: float) -> ClusterAnswer | None:
+def query_cluster(host: str, port: int, timeout_s: float) -> ClusterAnswer | None:
     """The reply; None without a Kafka broker's reply within `timeout_s` per socket operation."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:

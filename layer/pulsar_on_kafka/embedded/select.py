@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import platformdirs
 
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.docker import DockerBroker
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, CannotRestart, EmbeddedBrokerError
@@ -49,7 +49,7 @@ def run_standalone(
         EmbeddedBrokerError: it cannot start (a busy port, no Java, ...), or ended by itself.
     """
     options = BrokerOptions(data_dir=data_dir or default_data_dir(), port=port)
-    with told_to_stop(interruptible=False) as stop, EmbeddedBroker(options, progress) as broker:
+    with stop_on_signals(interruptible=False) as stop, EmbeddedBroker(options, progress) as broker:
         announce(f"Kafka is ready: kafka://{broker.bootstrap}")
         while not stop.wait(_LOOK_EVERY_S):
             if not broker.is_running:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.listener import Listener, bound
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
+from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, update_policies
 from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership, fleets_group
@@ -108,7 +108,7 @@ class Gateway:
         self._sharing = FleetMembership(node, self._loop, self.address(), settings.fleet, self._follow)
         self._scheduler = Scheduler("pok-gateway-watch")
         policies = TopicWatch[FollowsPolicies](
-            self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
+            self._scheduler, POLICIES_S, lambda watched: update_policies(node, watched, operation_deadline)
         )
         self.context = GatewayContext(
             node,

@@ -248,7 +248,7 @@ class KafkaAdmin(OfOneProcess):
         def all_answered() -> bool:
             left = {(topic, partition): spec for partition in partitions if partition not in found}
             # The brokers of a topic just made, or of one whose leader moves, learn of it one after the other.
-            answered, without_leader = self._ask_for_offsets(left, deadline)
+            answered, without_leader = self._request_offsets(left, deadline)
             found.update({partition: offset for (_, partition), offset in answered.items()})
             if without_leader:
                 self._refresh_leaders(deadline)
@@ -304,14 +304,14 @@ class KafkaAdmin(OfOneProcess):
     ) -> dict[tuple[str, int], int]:
         """`missing`: errors whose partitions are left out, beside those without a leader and those that are gone."""
         missing = (errors.NoSuchTopic, *missing)
-        found, without_leader = self._ask_for_offsets(specs, deadline, *missing)
+        found, without_leader = self._request_offsets(specs, deadline, *missing)
         if without_leader:
             self._refresh_leaders(deadline)
             left = {where: spec for where, spec in specs.items() if where[0] in without_leader and where not in found}
-            found |= self._ask_for_offsets(left, deadline, *missing)[0]
+            found |= self._request_offsets(left, deadline, *missing)[0]
         return found
 
-    def _ask_for_offsets(
+    def _request_offsets(
         self, specs: Mapping[tuple[str, int], Any], deadline: Deadline, *missing: type[errors.LayerError]
     ) -> tuple[dict[tuple[str, int], int], set[str]]:
         """The offsets, and topics with partitions that have no leader now. Those with an error of `missing` are left
@@ -323,7 +323,7 @@ class KafkaAdmin(OfOneProcess):
             what = f"requesting offsets of {where.topic}-{where.partition}"
             try:
                 answer = result(future, deadline, what, on_topic("Describe", where.topic))
-                found[where.topic, where.partition] = _told_offset(answer, what)
+                found[where.topic, where.partition] = _reported_offset(answer, what)
             except errors.NoLeaderNow:
                 without_leader.add(where.topic)
             except missing:
@@ -405,7 +405,7 @@ class KafkaAdmin(OfOneProcess):
         """
         request = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, p) for p in partitions])
 
-        def ask(handle: AdminClient, timeout_s: float) -> Future[Any]:
+        def list_offsets(handle: AdminClient, timeout_s: float) -> Future[Any]:
             return handle.list_consumer_group_offsets([request], require_stable=settled, request_timeout=timeout_s)[
                 group_id
             ]
@@ -414,7 +414,7 @@ class KafkaAdmin(OfOneProcess):
         needed = on_group("Describe", group_id), on_topic("Describe", topic)
         try:
             with translated(what, *needed):
-                found = self._groups.about_offsets(group_id, ask, deadline)
+                found = self._groups.about_offsets(group_id, list_offsets, deadline)
         except errors.NoSuchSubscription:
             return {}
         for where in found.topic_partitions:
@@ -445,7 +445,7 @@ class KafkaAdmin(OfOneProcess):
         handles.release(self._handle)
 
 
-def _told_offset(answer: Any, what: str) -> int:
+def _reported_offset(answer: Any, what: str) -> int:
     """The offset in a reply. Raises DeadlineExceeded: the broker did not reply in time, which librdkafka reports as a
     success."""
     offset = int(answer.offset)

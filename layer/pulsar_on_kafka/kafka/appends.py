@@ -179,10 +179,10 @@ class _Appends(DeliveryWait):
             self._offsets[index] = offset
         self._open -= 1
         if self._open == 0:
-            self._tell_time(error, record)
+            self._report_time(error, record)
             self.settle()
 
-    def _tell_time(self, error: Any, record: _Stored) -> None:
+    def _report_time(self, error: Any, record: _Stored) -> None:
         if error is None:
             kind, stored_ms = record.timestamp()
             if kind == TIMESTAMP_LOG_APPEND_TIME:

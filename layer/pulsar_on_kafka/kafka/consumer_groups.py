@@ -77,7 +77,7 @@ class GroupRequests(OfOneProcess):
 
         while True:
             try:
-                return self._ask(group_id, request, deadline)
+                return self._request(group_id, request, deadline)
             except KafkaException as failure:
                 if failure.args[0].code() not in _ON_THE_MOVE or deadline.passed():
                     raise
@@ -92,10 +92,10 @@ class GroupRequests(OfOneProcess):
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
-        return self._ask(group_id, lambda handle: request(handle, _NEVER_S), deadline)
+        return self._request(group_id, lambda handle: request(handle, _NEVER_S), deadline)
 
     def delete(self, group_id: str, deadline: Deadline) -> None:
-        self._ask(
+        self._request(
             group_id,
             lambda handle: handle.delete_consumer_groups([group_id], request_timeout=_NEVER_S)[group_id],
             deadline,
@@ -108,7 +108,7 @@ class GroupRequests(OfOneProcess):
             self._owed.clear()
         handles.release(handle)
 
-    def _ask(self, group_id: str, request: Callable[[AdminClient], Future[_T]], deadline: Deadline) -> _T:
+    def _request(self, group_id: str, request: Callable[[AdminClient], Future[_T]], deadline: Deadline) -> _T:
         while True:
             future, ours, given_up = self._under_way(group_id, request)
             handles.release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do

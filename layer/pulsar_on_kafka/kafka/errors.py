@@ -192,18 +192,18 @@ class ErrorEvents:
             self.latest = translate(error, self._what)
         if error.fatal():
             self.fatal = translate(error, self._what)
-            self._say(logging.ERROR, f"{self._what} gave up: {error.str()}")
+            self._report(logging.ERROR, f"{self._what} gave up: {error.str()}")
         elif error.code() in _NO_LOGIN:
             # librdkafka retries, many times a second.
             level = logging.WARNING if self.no_login is None else logging.DEBUG
-            self._say(level, f"{self._what}: {error.str()}")
+            self._report(level, f"{self._what}: {error.str()}")
             self.no_login = translate(error, self._what)
         elif is_no_such_topic(error):
             self.no_topic = translate(error, self._what)
         else:
-            self._say(logging.INFO, str(translate(error, self._what)))
+            self._report(logging.INFO, str(translate(error, self._what)))
 
-    def _say(self, level: int, line: str) -> None:
+    def _report(self, level: int, line: str) -> None:
         if self._call_later is None:
             _log.log(level, "%s", line)
         else:

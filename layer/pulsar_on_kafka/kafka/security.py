@@ -54,12 +54,12 @@ class TokenSource:
         with self._lock:
             now = time.time()
             if self._token is None or now >= self._fresh_until_s:
-                self._token = self._asked(now)
+                self._token = self._request_token(now)
                 left_s = self._token.expires_s - now
                 self._fresh_until_s = now + min(left_s / 2, left_s - _TIME_TO_RENEW_S)
             return self._token
 
-    def _asked(self, now: float) -> Token:
+    def _request_token(self, now: float) -> Token:
         try:
             token = self._supply()
         except NoCredentials:

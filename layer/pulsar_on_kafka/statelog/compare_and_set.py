@@ -103,19 +103,19 @@ class CompareAndSet(Generic[E]):
 
     def read(self, entity: E, deadline: Deadline) -> Versioned | None:
         """The state, read to the end first; None when the entity was never written."""
-        return self._view.ask(lambda entities: entities.state(entity), deadline)
+        return self._view.query(lambda entities: entities.state(entity), deadline)
 
     def entities(self, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity of the partition with its state, read to the end first."""
-        return self._view.ask(lambda entities: entities.states(), deadline)
+        return self._view.query(lambda entities: entities.states(), deadline)
 
     def entities_at(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
         """The same of one place alone (`place_of`)."""
-        return self._view.ask(lambda entities: entities.states_at(place), deadline)
+        return self._view.query(lambda entities: entities.states_at(place), deadline)
 
     def winners(self, entity: E, deadline: Deadline) -> list[Versioned]:
         """The winner of every version, oldest first, read to the end first. Complete only with `keep_winners`."""
-        return self._view.ask(lambda entities: entities.winners(entity), deadline)
+        return self._view.query(lambda entities: entities.winners(entity), deadline)
 
     def cached(self, entity: E) -> Versioned | None:
         """The state when the end was last reached, without a request to the broker; None when it is unknown."""
@@ -163,7 +163,7 @@ class CompareAndSet(Generic[E]):
 
     def _first_version(self, deadline: Deadline) -> int:
         known = self._view.glance(lambda entities: entities.first_version)
-        return self._view.ask(lambda entities: entities.first_version, deadline) if known is None else known
+        return self._view.query(lambda entities: entities.first_version, deadline) if known is None else known
 
     def _judged(self, entity: E, version: int, attempt: str, deadline: Deadline, at: LogEnd | None) -> Outcome:
         def judged(entities: VersionedEntities[E]) -> Outcome:
@@ -171,7 +171,7 @@ class CompareAndSet(Generic[E]):
             return judge(version, attempt, entities.state(entity), winner)
 
         try:
-            return self._view.ask(judged, deadline, at)
+            return self._view.query(judged, deadline, at)
         except (StoreError, Closed) as failure:
             kind = NotAuthorized if isinstance(failure, NotAuthorized) else AppendOutcomeUnknown
             raise kind(
@@ -224,7 +224,7 @@ class CompareAndSet(Generic[E]):
 
         Raises the errors of `StateLog`; a second call continues after a failure.
         """
-        while keys := self._view.ask(lambda entities: entities.keys_below(entity, below), deadline):
+        while keys := self._view.query(lambda entities: entities.keys_below(entity, below), deadline):
             deadline.check(f"the records of {entity} to be removed from {self._name}")
             tombstone(self._log, self._topic, self._partition, keys[:_CLEANED_AT_ONCE], deadline)
 
@@ -235,11 +235,11 @@ class CompareAndSet(Generic[E]):
         It is for entities without proposals for long: an earlier proposal that arrives late undoes it. It may be
         repeated after a failure. Raises the errors of `StateLog`.
         """
-        epochs = self._view.ask(lambda entities: entities.epochs, deadline)
+        epochs = self._view.query(lambda entities: entities.epochs, deadline)
         needed = max((version // EPOCH_VERSIONS + 1 for version in dead.values()), default=0)
         if needed > max(epochs, default=0):
             self._log.append(self._topic, self._partition, encode_key(EpochKey(needed)), b"%d" % needed, deadline)
-        keys = self._view.ask(
+        keys = self._view.query(
             lambda entities: [
                 key
                 for entity, version in dead.items()

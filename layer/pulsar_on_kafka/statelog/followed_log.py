@@ -119,7 +119,7 @@ class FollowedLog:
         self._lock = threading.Lock()
         self._read: dict[KafkaPartition, Moment] = {}
         """The time of the last reading."""
-        self._follower = _Follower(reader, self._still_wanted)
+        self._follower = _Follower(reader, self._still_required)
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
         return self._log.append(topic, partition, key, value, deadline)
@@ -174,7 +174,7 @@ class FollowedLog:
             self._read[which] = now
         return before is not None and before.seconds_until(now) < READ_OFTEN_S
 
-    def _still_wanted(self, which: KafkaPartition) -> bool:
+    def _still_required(self, which: KafkaPartition) -> bool:
         with self._lock:
             before = self._read.get(which)
         return before is not None and before.seconds_until(Moment.of(self._clock)) < READ_OFTEN_S
@@ -189,13 +189,13 @@ class _Follower:
 
     def __init__(self, reader: AssignedReader, still_wanted: Callable[[KafkaPartition], bool]) -> None:
         self._reader = reader
-        self._still_wanted = still_wanted
+        self._still_required = still_wanted
         self._lock = threading.Lock()
         self._windows: dict[KafkaPartition, Window] = {}
         self._changed = threading.Event()
         self._worker = Worker(
             "pok-state-tail",
-            self._read_what_is_wanted,
+            self._read_required,
             "state topics are read slowly",
             last=lambda: self._give_up(self._windows.copy()),
         )
@@ -249,7 +249,7 @@ class _Follower:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _read_what_is_wanted(self) -> float:
+    def _read_required(self) -> float:
         """Reads the wanted partitions until none is, or this is closed; returns the wait for the next ones."""
         self._changed.set()  # it begins with looking, also after a failure
         read: dict[KafkaPartition, Window] = {}
@@ -285,7 +285,7 @@ class _Follower:
             read.update(new)
 
     def _leave(self, read: Mapping[KafkaPartition, Window]) -> None:
-        unwanted = {which: window for which, window in read.items() if not self._still_wanted(which)}
+        unwanted = {which: window for which, window in read.items() if not self._still_required(which)}
         if unwanted:
             self._give_up(unwanted)
 

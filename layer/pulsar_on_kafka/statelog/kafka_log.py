@@ -87,7 +87,7 @@ class KafkaStateLog:
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
         new = [NewRecord(key, value) for key, value in records]
-        return append_all(self._producer, self.kafka_name(topic), partition, new, deadline, self._clock.heard)
+        return append_all(self._producer, self.kafka_name(topic), partition, new, deadline, self._clock.observe)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, _ in groups:
@@ -99,19 +99,19 @@ class KafkaStateLog:
                 for topic, partition, records in groups
             ],
             deadline,
-            self._clock.heard,
+            self._clock.observe,
         )
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        return self._asked(self._fetcher.log_end, topic, partition, deadline)
+        return self._request(self._fetcher.log_end, topic, partition, deadline)
 
     def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        return self._asked(self._fetcher.log_start, topic, partition, deadline)
+        return self._request(self._fetcher.log_start, topic, partition, deadline)
 
-    def _asked(
+    def _request(
         self, ask: Callable[[str, int, Deadline], _T], topic: StateTopic, partition: int, deadline: Deadline
     ) -> _T:
         self._make_ready(topic, partition, deadline)
@@ -136,7 +136,7 @@ class KafkaStateLog:
     def read_at(
         self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
     ) -> dict[int, LogRecord]:
-        start, end = self._asked(self._fetcher.watermarks, topic, partition, deadline)
+        start, end = self._request(self._fetcher.watermarks, topic, partition, deadline)
         wanted = sorted({offset for offset in offsets if start <= offset < end})
         return self._patiently(
             topic, deadline, lambda: self._read_exactly(self.kafka_name(topic), partition, wanted, deadline)

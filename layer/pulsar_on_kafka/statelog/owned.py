@@ -63,7 +63,7 @@ class OwnedLog(Generic[S]):
     def read(self, deadline: Deadline, at: LogEnd | None = None) -> S:
         """The state at an end that was taken after this call began, or, with `at`, after the records of that append
         were read back; with any owner. Raises Corrupt, and the errors of `StateLog`."""
-        return self._view.ask(lambda state: state, deadline, at)
+        return self._view.query(lambda state: state, deadline, at)
 
     def take_over(self, claim: Callable[[S, Owner], tuple[bytes, bytes]], deadline: Deadline) -> S:
         """Become the owner, with a session of its own, by the TAKEOVER that `claim` makes of the state before it; gives

@@ -75,7 +75,7 @@ class LogView(Generic[F]):
     """The state of one partition, as fresh as its last `refresh`. Thread-safe; a constructor reads nothing.
 
     A value that the fold cannot read makes its own entity unusable (the topic, namespace or tenant of its key), and
-    every question about the whole partition: `refresh` and `ask` raise `Corrupt` with topic, partition and offset,
+    every question about the whole partition: `refresh` and `query` raise `Corrupt` with topic, partition and offset,
     because a skipped record would be silent loss. The view reads on nevertheless, so it is usable again as soon as an
     operator (`pok doctor --tombstone`) has put a tombstone, or a readable record, under that record's key. Later
     readers then see no trace of the record.
@@ -121,7 +121,7 @@ class LogView(Generic[F]):
         """Appends in this order and waits until all are durable; `records` must not be empty. Raises the errors of
         `StateLog.append_many`.
 
-        With the result `ask` returns as soon as these records have been applied, without requesting the end. If their
+        With the result `query` returns as soon as these records have been applied, without requesting the end. If their
         offsets show that they follow the last reading directly, without foreign records between, it does not read them.
         """
         asked, position = self._now(), self._position
@@ -167,13 +167,13 @@ class LogView(Generic[F]):
                     self._rounds_done = this_round
                 self._changed.notify_all()
 
-    def ask(
+    def query(
         self, question: Callable[[F], T], deadline: Deadline, at: LogEnd | None = None, about: str | None = None
     ) -> T:
         """Refresh, then put `question` to the state at the end. Nothing is applied while it runs, so keep it short."""
-        return self._ask(lambda: question(cast("F", self._fold)), deadline, at, about)
+        return self._query(lambda: question(cast("F", self._fold)), deadline, at, about)
 
-    def _ask(self, answer: Callable[[], T], deadline: Deadline, at: LogEnd | None, about: str | None) -> T:
+    def _query(self, answer: Callable[[], T], deadline: Deadline, at: LogEnd | None, about: str | None) -> T:
         while True:
             self.refresh(deadline, at, about)
             with self._changed:
@@ -182,18 +182,18 @@ class LogView(Generic[F]):
                 if self._usable(about):
                     return answer()
 
-    def ask_readable(self, question: Callable[[F], T], deadline: Deadline) -> tuple[T, frozenset[str]]:
+    def query_readable(self, question: Callable[[F], T], deadline: Deadline) -> tuple[T, frozenset[str]]:
         """The answer over readable records, and the topics, namespaces and tenants with unreadable ones: listings must
         skip them, because the answer about them may be incomplete.
 
-        Raises the errors of `ask`; Corrupt: the entity of such a record is unknown.
+        Raises the errors of `query`; Corrupt: the entity of such a record is unknown.
         """
 
         def answer() -> tuple[T, frozenset[str]]:
             spoiled = frozenset(about for *_, about in self._unreadable.values() if about is not None)
             return question(cast("F", self._fold)), spoiled
 
-        found, spoiled = self._ask(answer, deadline, None, _NOBODY)
+        found, spoiled = self._query(answer, deadline, None, _NOBODY)
         if spoiled:
             _log.warning(
                 "view=%s of %s some records cannot be read, `pok doctor` shows more", self._name, sorted(spoiled)

@@ -40,22 +40,22 @@ class LogViews(ByPartition[LogView[F]]):
         self.topic = topic
         self.empty = empty
 
-    def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
+    def query(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
         """Puts `question` to the state with all records of `place` (a topic's full name, without a partition's suffix),
-        at an end that was taken after this call began. Raises the errors of `LogView.ask`."""
-        return self.of(self.topic.partition_for(place)).ask(question, deadline, about=place)
+        at an end that was taken after this call began. Raises the errors of `LogView.query`."""
+        return self.of(self.topic.partition_for(place)).query(question, deadline, about=place)
 
-    def ask_partition(self, partition: int, question: Callable[[F], T], deadline: Deadline) -> T:
+    def query_partition(self, partition: int, question: Callable[[F], T], deadline: Deadline) -> T:
         """The same of everything in one partition."""
-        return self.of(partition).ask(question, deadline)
+        return self.of(partition).query(question, deadline)
 
 
 def read_once(
     log: StateLog, topic: StateTopic, partition: int, empty: Callable[[], F], clock: Clock, deadline: Deadline
 ) -> tuple[F, frozenset[str]]:
     """The state of one partition, for a single question, and the entities with unreadable records. Raises the errors of
-    `LogView.ask_readable`."""
-    return LogView(log, topic, partition, empty, clock).ask_readable(lambda fold: fold, deadline)
+    `LogView.query_readable`."""
+    return LogView(log, topic, partition, empty, clock).query_readable(lambda fold: fold, deadline)
 
 
 class Looking(Generic[F]):
@@ -67,17 +67,17 @@ class Looking(Generic[F]):
         self._exists = exists
         self._seen = False
 
-    def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
-        """Puts a question; see `LogViews.ask`."""
+    def query(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
+        """Puts a question; see `LogViews.query`."""
         if self._is_there(deadline):
-            return self._views.ask(place, question, deadline)
+            return self._views.query(place, question, deadline)
         return question(self._views.empty(self._views.topic.partition_for(place)))
 
-    def ask_each(self, partitions: Iterable[int], question: Callable[[F], T], deadline: Deadline) -> list[T]:
-        """Puts a question to several partitions, see `LogViews.ask_partition`; the topic's existence is checked
+    def query_each(self, partitions: Iterable[int], question: Callable[[F], T], deadline: Deadline) -> list[T]:
+        """Puts a question to several partitions, see `LogViews.query_partition`; the topic's existence is checked
         once."""
         if self._is_there(deadline):
-            return [self._views.ask_partition(each, question, deadline) for each in partitions]
+            return [self._views.query_partition(each, question, deadline) for each in partitions]
         return [question(self._views.empty(each)) for each in partitions]
 
     def _is_there(self, deadline: Deadline) -> bool:

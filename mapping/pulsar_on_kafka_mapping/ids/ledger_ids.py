@@ -90,7 +90,8 @@ class LedgerLayout:
         """
         if ledger_id >> RANGE_BITS != self._base >> RANGE_BITS | partition:
             raise ForeignLedger(
-                f"ledger {_told(ledger_id)}, expected one of incarnation {self.incarnation}, partition {partition}"
+                f"ledger {_description(ledger_id)}, expected one of incarnation {self.incarnation}, "
+                f"partition {partition}"
             )
         if not 0 <= entry_id < self.entries_per_ledger:
             raise InvalidMessageId(
@@ -151,7 +152,7 @@ def _out_of_range(partition: int, index: int, what: str) -> MappingError:
     )
 
 
-def _told(ledger_id: int) -> str:
+def _description(ledger_id: int) -> str:
     if ledger_id >> 63:
         return f"{ledger_id} is no id of this product"
     fields = unpack_ledger_id(ledger_id)

@@ -76,10 +76,10 @@ HASHES: Final[Mapping[KeyHash, Callable[[bytes], int]]] = {
     KeyHash.JAVA_STRING: java_string_hash,
     KeyHash.MURMUR3_32: lambda key: murmur3_32(key) & _U31,
 }
-"""The hash of a key by scheme, of the key in the clients' form: UTF-8 of its text (see `said_key`)."""
+"""The hash of a key by scheme, of the key in the clients' form: UTF-8 of its text (see `base64_key`)."""
 
 
-def said_key(key: bytes) -> bytes:
+def base64_key(key: bytes) -> bytes:
     """A key of bytes in the form of Pulsar's clients, which they hash: in base64.
 
     Source: TypedMessageBuilderImpl.keyBytes (Java).

@@ -158,7 +158,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         found.txn_most, found.txn_least = headers.txn
     if headers.chunk is not None:
         found.chunk_id, found.chunks, found.chunked_bytes, found.uuid = headers.chunk
-    _say_size(found, record, headers)
+    _set_size(found, record, headers)
     if headers.key_is_ordering_key:
         found.ordering_key = record.key
     else:
@@ -205,7 +205,7 @@ def _uncompressed(value: bytes | None, chunk: ChunkInfo | None, *, encrypted: bo
     return max(0, size - TAG_BYTES) if encrypted else size
 
 
-def _say_size(found: PulsarMetadata, record: EntryRecord, headers: RecordHeaders) -> None:
+def _set_size(found: PulsarMetadata, record: EntryRecord, headers: RecordHeaders) -> None:
     compression = None
     if headers.batch is not None and headers.batch.format_version != PayloadFormat.COLUMNS:
         compression = compression_info(record.headers)  # no other record of this product has it

@@ -70,18 +70,18 @@ class Pairs:
             UnreadableSchema: more than `MAX_PAIRS` pairs would have to be compared.
         """
         root = (writer, reader, False)
-        self._ask(root)
+        self._require(root)
         self._settle()
         if root in self._incompatible:
             yield from self._shown(root)
 
     def accepts(self, writer: Place, reader: Place) -> bool:
-        return self._ask((writer.schema, reader.schema, False))
+        return self._require((writer.schema, reader.schema, False))
 
     def same(self, one: Place, other: Place) -> bool:
-        return self._ask((one.schema, other.schema, True))
+        return self._require((one.schema, other.schema, True))
 
-    def _ask(self, pair: _Pair) -> bool:
+    def _require(self, pair: _Pair) -> bool:
         relying = self._relying.get(pair)
         if relying is None:
             if len(self._relying) >= MAX_PAIRS:
@@ -104,7 +104,7 @@ class Pairs:
         """False at the first difference; the others are looked for when they are to be shown."""
         writer, reader, same = pair
         return all(
-            isinstance(found, Within) and self._ask((found.writer, found.reader, same))
+            isinstance(found, Within) and self._require((found.writer, found.reader, same))
             for found in self._compare[same](writer, reader, self)
         )
 
@@ -116,7 +116,7 @@ class Pairs:
             found = list(self._compare[same](writer, reader, self))
             for one in found:
                 if isinstance(one, Within):
-                    self._ask((one.writer, one.reader, same))
+                    self._require((one.writer, one.reader, same))
             self._settle()
             if len(self._incompatible) == known:
                 return found

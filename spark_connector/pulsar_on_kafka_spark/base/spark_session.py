@@ -105,7 +105,7 @@ def check_session(spark: SparkSession, *needed: str) -> None:
     """
     for name in ("kafka", *needed):
         try:
-            (_ask_server if is_connect(spark) else _look_up)(spark, name)
+            (_query_server if is_connect(spark) else _look_up)(spark, name)
         except (Py4JJavaError, PySparkException) as failure:
             kafka, avro = packages()
             raise SparkNotReady(
@@ -122,7 +122,7 @@ def _look_up(spark: SparkSession, name: str) -> None:
     lookup(name, untyped._jsparkSession.sessionState().conf())
 
 
-def _ask_server(spark: SparkSession, name: str) -> None:
+def _query_server(spark: SparkSession, name: str) -> None:
     """Lets the server analyse a query that needs the function, without running it."""
     if name == "avro":
         asked = spark.range(0).select(from_avro(F.lit(None).cast("binary"), '"int"'))

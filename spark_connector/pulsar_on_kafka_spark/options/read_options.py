@@ -142,8 +142,8 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         mode=_one_of(MODES, "mode", known.get("mode", FAILFAST)),
         columns=_columns(known),
         plain=_plain_records(known),
-        chunked=_if_told(known, "chunkedMessages"),
-        pulsar_entries=_if_told(known, "pulsarEntries"),
+        chunked=_if_reported(known, "chunkedMessages"),
+        pulsar_entries=_if_reported(known, "pulsarEntries"),
         crypto_key_reader=_key_reader(known),
         crypto_failure_action=_one_of(
             CRYPTO_FAILURE_ACTIONS, "cryptoFailureAction", known.get("cryptofailureaction", FAIL)
@@ -289,7 +289,7 @@ def _one_of(choices: Sequence[str], option: str, value: object) -> str:
     return name
 
 
-def _if_told(known: Mapping[str, Any], option: str) -> bool | None:
+def _if_reported(known: Mapping[str, Any], option: str) -> bool | None:
     """None: as it is on record."""
     given = known.get(plain_name(option), "auto")
     wanted = None if str(given).lower() == "auto" else flag(option, given)

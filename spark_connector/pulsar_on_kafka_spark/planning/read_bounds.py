@@ -46,7 +46,7 @@ def check_names(options: ReadOptions, topics: Sequence[TopicName]) -> None:
             raise InvalidReadOption(f"{name} has a bound and is not read; read are {', '.join(map(str, bases))}")
 
 
-def wanted(
+def requested_ranges(
     node: Node,
     topic: Topic,
     partitions: Sequence[int],
@@ -77,7 +77,7 @@ def wanted(
 def _edge(
     node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, deadline: Deadline, *, first: bool
 ) -> Edge | None:
-    said = _said(topic, partition, bound)
+    said = _requested_bound(topic, partition, bound)
     if isinstance(said, int):
         found = node.fetcher.offset_at_time(topic.kafka_topic, partition, said, deadline)
         return Edge(log_end if found is None else min(found, log_end))
@@ -94,7 +94,7 @@ def _edge(
     return Edge(offset + 1, index if index >= 0 else None)
 
 
-def _said(topic: Topic, partition: int, bound: Bound) -> bytes | int | None:
+def _requested_bound(topic: Topic, partition: int, bound: Bound) -> bytes | int | None:
     found: bytes | int | None = bound.whole if isinstance(bound.whole, int) else None
     for name, place in bound.places.items():
         parsed = _parsed(name)

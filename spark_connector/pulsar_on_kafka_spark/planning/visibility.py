@@ -37,7 +37,7 @@ from pulsar_on_kafka_spark.options.read_options import ReadOptions
 from pulsar_on_kafka_spark.planning.chunked_messages import WholeChunkedMessage
 from pulsar_on_kafka_spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka_spark.planning.offset_ranges import Range
-from pulsar_on_kafka_spark.planning.read_bounds import wanted
+from pulsar_on_kafka_spark.planning.read_bounds import requested_ranges
 
 SNAPSHOT_S: Final = 300.0
 """The time-out for one topic."""
@@ -165,7 +165,7 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
     if subscription is not None:
         partitions = [p for p in partitions if p in subscription.served]
     cursors = {} if subscription is None else _cursors(node, subscription, partitions, deadline)
-    asked = wanted(node, topic, partitions, ends, options, deadline)
+    asked = requested_ranges(node, topic, partitions, ends, options, deadline)
     fences = node.producers.fences_of(topic, partitions, deadline)
     views = {
         p: _view(
@@ -181,11 +181,11 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
         )
         for p in partitions
     }
-    _tell_of_loss(topic, subscription, views, fail=options.fail_on_data_loss)
+    _report_loss(topic, subscription, views, fail=options.fail_on_data_loss)
     delays = subscription is not None and any(
         subscription.partition_types.get(p, subscription.type).is_shared for p in partitions
     )
-    said = said_by_producers(node, topic, deadline)
+    said = producer_statements(node, topic, deadline)
     may_have_chunks = said.may_have_chunks
     if options.chunked is not None:
         may_have_chunks = options.chunked
@@ -250,7 +250,7 @@ def _view(
     )
 
 
-def _tell_of_loss(
+def _report_loss(
     topic: Topic, subscription: Subscription | None, views: Mapping[int, PartitionView], *, fail: bool
 ) -> None:
     """Detects messages that Kafka deleted: unlike offsets that never existed, or are no messages, they are neither
@@ -272,7 +272,7 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
     """The recorded transactions. Empty where no transaction ever wrote to this cluster."""
     if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
         return {}
-    return node.transaction_views.buffers.ask(
+    return node.transaction_views.buffers.query(
         str(topic.name),
         lambda entries: {p: entries.snapshot(data_partition(topic, p)) for p in partitions},
         deadline,
@@ -289,7 +289,7 @@ class ProducerStatements(NamedTuple):
     raw: bool
 
 
-def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> ProducerStatements:
+def producer_statements(node: Node, topic: Topic, deadline: Deadline) -> ProducerStatements:
     """Read after the ends: a producer records such records before it writes them."""
     claims = node.producers.claims_of(str(topic.name.base), deadline)
     of_this_life = claims.topic_incarnation == topic.layout.incarnation

@@ -226,11 +226,11 @@ def _plain_columns(view: TopicView, *, with_headers: bool) -> dict[str, str]:
         "__batchIndex": "cast(null as int)",
     }
     if with_headers:
-        made |= _told_by_headers() | {"__orderingKey": said.ordering_key("`key`")}
+        made |= _header_values() | {"__orderingKey": said.ordering_key("`key`")}
     return made
 
 
-def _told_by_headers() -> dict[str, str]:
+def _header_values() -> dict[str, str]:
     return {
         "__eventTime": said.event_time(said.number(EVENT_TIME)),
         "__messageProperties": said.properties(),
@@ -242,7 +242,7 @@ def _told_by_headers() -> dict[str, str]:
 
 def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
     """Each column of a message. `put_together`: chunks were, and what they made has `FIRST_CHUNK`."""
-    own, sequence_id = _told_by_headers(), _own("sequence_ids")
+    own, sequence_id = _header_values(), _own("sequence_ids")
 
     def either(of_batch: str, of_record: str) -> str:
         return f"if({INDEX} is not null, {of_batch}, {of_record})"

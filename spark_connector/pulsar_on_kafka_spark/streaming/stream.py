@@ -43,7 +43,7 @@ from pulsar_on_kafka_spark.planning.batch_plan import (
     spread,
 )
 from pulsar_on_kafka_spark.planning.planned_views import view_of
-from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic, said_by_producers
+from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic, producer_statements
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import look
 from pulsar_on_kafka_spark.reading.connection import node_of
@@ -272,7 +272,7 @@ class _Batches:
     def _may_be_raw(self, topic: Topic) -> bool:
         """Whether a batch that was planned before the stream was started may contain raw records."""
         told = self._options.read.pulsar_entries
-        return said_by_producers(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if told is None else told
+        return producer_statements(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if told is None else told
 
     def _acknowledge(self, batch_id: int, done: ByTopic) -> None:
         try:

@@ -119,12 +119,12 @@ class BatchJournal:
         return found[0] is TxnEntryStatus.COMMITTED
 
     def _status(self, noted: _Noted, deadline: Deadline) -> TxnEntryStatus:
-        def ask(entries: BufferEntries) -> TxnEntryStatus:
+        def status_in(entries: BufferEntries) -> TxnEntryStatus:
             if noted.offset in entries.void(self._where, noted.txn):
                 return TxnEntryStatus.ABORTED
             return entries.status(self._where, noted.txn)
 
-        return self._node.transaction_views.buffers.ask(self._where.topic, ask, deadline)
+        return self._node.transaction_views.buffers.query(self._where.topic, status_in, deadline)
 
     def _noted(self, before: int, deadline: Deadline) -> list[_Noted]:
         return list(self._read(before, deadline))

@@ -55,7 +55,7 @@ def on_record(client: pulsar.Client, topic: str) -> KnownFences:
     node = client._session.node()
     name = str(TopicName.parse(topic))
     view = LogView(node.log, PRODUCERS, PRODUCERS.partition_for(name), HeartbeatsAndFences, node.clock)
-    return view.ask(lambda state: state.fences.get(name, KnownFences()), Deadline.after(20))
+    return view.query(lambda state: state.fences.get(name, KnownFences()), Deadline.after(20))
 
 
 def read_all(reader: pulsar.Reader) -> list[str]:

@@ -69,7 +69,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
 
 def serves(bootstrap: str) -> bool:
     host, port = bootstrap.split(":")
-    return readiness.ask(host, int(port), 0.5) is not None
+    return readiness.query_cluster(host, int(port), 0.5) is not None
 
 
 def test_data_outlive_restart_and_kill(own_broker: EmbeddedBroker) -> None:

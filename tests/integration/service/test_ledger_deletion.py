@@ -328,7 +328,7 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
         life = admin.node.topics.last_life(TopicName.parse(topic), Deadline.after(PATIENCE_S))
         assert life is not None
         place = LedgerPlace(full[topic], life.incarnation, 0)
-        listed = view.ask(lambda lists: lists.ledgers(place), Deadline.after(PATIENCE_S))
+        listed = view.query(lambda lists: lists.ledgers(place), Deadline.after(PATIENCE_S))
         return listed[0].first if listed else 0
 
     full = {topic: f"persistent://public/default/{topic}" for topic in (copied, sought)}

@@ -149,7 +149,7 @@ def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
     admin.delete_topic(topic)
     assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     view = LogView(admin.node.log, LEDGERS, place, lambda: LedgerLists(place), admin.node.clock)
-    names = view.ask(lambda lists: [each.topic for each in lists.places()], Deadline.after(PATIENCE_S))
+    names = view.query(lambda lists: [each.topic for each in lists.places()], Deadline.after(PATIENCE_S))
     assert left[0].topic not in names
 
 

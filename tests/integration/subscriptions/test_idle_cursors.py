@@ -128,6 +128,6 @@ def test_changes_of_a_cursor_that_nobody_owns_leave_few_checkpoints(
     name = str(TopicName.parse(topic))
     partition = CURSOR_CHECKPOINTS.partition_for(name)
     view = LogView(log, CURSOR_CHECKPOINTS, partition, CheckpointFold, SystemClock())
-    kept = view.ask(CheckpointFold.all, Deadline.after(20))[name, 0, "s"]
+    kept = view.query(CheckpointFold.all, Deadline.after(20))[name, 0, "s"]
     assert len(kept) <= 2, "one for each program that changed it at most"
     client.close()

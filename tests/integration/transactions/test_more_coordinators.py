@@ -66,7 +66,7 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
 
             def serves_the_last() -> bool:
                 try:
-                    begun.append(access.ask(19, Begin(600_000), Deadline.after(5)))
+                    begun.append(access.request(19, Begin(600_000), Deadline.after(5)))
                 except errors.LayerError:  # it is not assigned yet
                     return False
                 return True
@@ -74,8 +74,10 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
             until(serves_the_last, "the last coordinator to be served")
             (txn,) = begun
             assert txn.coordinator == 19
-            assert access.ask(19, AddPartitions(txn, (TopicPartition(topic, 0),)), Deadline.after(PATIENCE_S)) == txn
-            assert access.ask(19, End(txn, True), Deadline.after(PATIENCE_S)) == txn
+            assert (
+                access.request(19, AddPartitions(txn, (TopicPartition(topic, 0),)), Deadline.after(PATIENCE_S)) == txn
+            )
+            assert access.request(19, End(txn, True), Deadline.after(PATIENCE_S)) == txn
     finally:
         other.close(Deadline.after(PATIENCE_S))
         client.close()

@@ -345,7 +345,7 @@ def test_who_meets_a_record_behind_its_marker_tells_the_others(client: pulsar.Cl
     where = DataPartition(hand.name, 0, hand.topic.layout.incarnation)
 
     def known() -> bool:
-        return late in hand.node.transaction_views.buffers.ask(
+        return late in hand.node.transaction_views.buffers.query(
             hand.name, lambda entries: entries.void(where, txn), hand._deadline()
         )
 

@@ -43,7 +43,7 @@ def clean(admin: AdminClient, by_hand: WrittenByHand) -> Callable[[], int]:
 
 def entries_of(by_hand: WrittenByHand, partition: int = 0) -> int:
     where = DataPartition(by_hand.name, partition, by_hand.topic.layout.incarnation)
-    return by_hand.node.transaction_views.buffers.ask(
+    return by_hand.node.transaction_views.buffers.query(
         by_hand.name, lambda entries: buffer_stats(entries, where).entries, patience()
     )
 
@@ -82,7 +82,7 @@ def test_acks_of_a_deleted_subscription_go_and_its_successors_stay(
 
     def left() -> tuple[int, int]:
         """Lives that anything is on record of, and ENDs."""
-        return by_hand.node.transaction_views.pending_acks.ask(
+        return by_hand.node.transaction_views.pending_acks.query(
             by_hand.name, lambda log: (len(log.cursor(name).lives), len(log.cursor(name).ends)), patience()
         )
 

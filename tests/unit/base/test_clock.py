@@ -14,7 +14,7 @@ def test_it_is_this_machine_s_own_until_a_broker_is_heard() -> None:
     clock = ClusterClock(own)
     assert not clock.is_known
     assert clock.now_ms() == 50_000
-    clock.heard(3_650_000)
+    clock.observe(3_650_000)
     own.seconds += 2.0
     assert clock.is_known
     assert clock.now_ms() == 3_652_000
@@ -24,12 +24,12 @@ def test_it_is_this_machine_s_own_until_a_broker_is_heard() -> None:
 def test_the_least_late_answer_of_a_minute_counts() -> None:
     own = SetClock(50.0)
     clock = ClusterClock(own)
-    clock.heard(1_000_000)
+    clock.observe(1_000_000)
     own.seconds += 10.0
-    clock.heard(1_007_000)  # three seconds on its way
+    clock.observe(1_007_000)  # three seconds on its way
     assert clock.now_ms() == 1_010_000
     own.seconds += 61.0
-    clock.heard(1_000_000)  # the broker's clock was set back
+    clock.observe(1_000_000)  # the broker's clock was set back
     assert clock.now_ms() == 1_000_000
 
 
@@ -56,7 +56,7 @@ class Brokers:
         self.clock.now_ms()  # what asks is not asked again
         if self.ahead_ms is None:
             raise StoreError("no answer")
-        self.clock.heard(self.ahead_ms + int(self.machine.seconds * 1000))
+        self.clock.observe(self.ahead_ms + int(self.machine.seconds * 1000))
 
 
 def test_a_thread_that_must_not_wait_gets_the_last_answer() -> None:

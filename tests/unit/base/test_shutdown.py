@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.base.shutdown import Startable, told_to_stop
+from pulsar_on_kafka.base.shutdown import Startable, stop_on_signals
 from pulsar_on_kafka.embedded import select
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart
@@ -39,7 +39,7 @@ def test_a_with_starts_and_stops_also_when_it_fails() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_a_wish(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with told_to_stop(interruptible=True) as stop:
+    with stop_on_signals(interruptible=True) as stop:
         assert not stop.is_set()
         os.kill(os.getpid(), number)
         assert stop.wait(10)
@@ -47,7 +47,7 @@ def test_the_first_signal_is_a_wish(number: signal.Signals) -> None:
 
 
 def _told_twice(*, interruptible: bool) -> None:
-    with told_to_stop(interruptible=interruptible) as stop:
+    with stop_on_signals(interruptible=interruptible) as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.wait(10)
         signal.raise_signal(signal.SIGINT)

@@ -65,5 +65,5 @@ def test_a_port_that_is_held_is_not_given_out_and_a_server_can_listen_there(monk
 
 def test_a_server_that_says_nothing_does_not_serve() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert readiness.ask("127.0.0.1", listener.getsockname()[1], timeout_s=0.05) is None
-    assert readiness.ask("127.0.0.1", 1, timeout_s=0.05) is None
+        assert readiness.query_cluster("127.0.0.1", listener.getsockname()[1], timeout_s=0.05) is None
+    assert readiness.query_cluster("127.0.0.1", 1, timeout_s=0.05) is None

@@ -67,7 +67,7 @@ def view_of(log: MemoryStateLog, topic: StateTopic = TOPICS) -> LogView[Keys]:
 
 
 def live(view: LogView[Keys]) -> set[bytes]:
-    return view.ask(lambda found: set(found.live), soon())
+    return view.query(lambda found: set(found.live), soon())
 
 
 def in_background(action: Callable[[], object]) -> threading.Thread:
@@ -178,9 +178,9 @@ def test_who_has_appended_need_not_ask_for_the_end() -> None:
         log.gate.release()
         log.append(TOPICS, 0, b"other %d" % n, b"", soon())
         at = view.append([(b"one %d" % n, b""), (b"two %d" % n, b"")], soon())
-        seen = view.ask(lambda found: set(found.live), soon(), at)
+        seen = view.query(lambda found: set(found.live), soon(), at)
         assert {b"other %d" % n, b"one %d" % n, b"two %d" % n} <= seen
-        assert view.ask(lambda found: set(found.live), soon(), at) == seen
+        assert view.query(lambda found: set(found.live), soon(), at) == seen
     assert log.ends_asked == asked
 
 
@@ -193,7 +193,7 @@ def test_what_others_read_meanwhile_serves_who_has_appended() -> None:
     log.gate.release()
     assert live(view) == {b"one", b"behind"}
     asked = log.ends_asked
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one", b"behind"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"one", b"behind"}
     assert log.ends_asked == asked
 
 
@@ -203,7 +203,7 @@ def test_a_view_that_was_never_read_asks_for_the_end_nevertheless() -> None:
     log.append(TOPICS, 0, b"before", b"", soon())
     at = view.append([(b"one", b"")], soon())
     log.append(TOPICS, 0, b"behind", b"", soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"before", b"one", b"behind"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"before", b"one", b"behind"}
 
 
 def test_an_end_of_another_log_does_not_count() -> None:
@@ -214,7 +214,7 @@ def test_an_end_of_another_log_does_not_count() -> None:
     assert len(live(view)) == 10
     log._partitions.clear()
     at = view.append([(b"one", b"")], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"one"}
 
 
 def test_reading_back_long_after_the_append_asks_for_the_end_again() -> None:
@@ -228,7 +228,7 @@ def test_reading_back_long_after_the_append_asks_for_the_end_again() -> None:
     at = view.append([(b"loser", b"")], soon())
     clock.ms += 30_000
     log.append_many(TOPICS, 0, [(b"winner", None), (b"next", b"")], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"another", b"loser", b"next"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"another", b"loser", b"next"}
 
 
 class Unread(MemoryStateLog):
@@ -253,7 +253,7 @@ def test_ones_own_records_right_behind_what_was_read_are_not_read_again() -> Non
     assert live(view) == {b"before"}
     for n in range(3):
         at = view.append([(b"one %d" % n, b""), (b"one %d" % (n - 1), None)], soon())
-        assert view.ask(lambda found: set(found.live), soon(), at) == {b"before", b"one %d" % n}
+        assert view.query(lambda found: set(found.live), soon(), at) == {b"before", b"one %d" % n}
     assert log.read_records == 1
     assert live(view) == {b"before", b"one 2"}
 
@@ -264,7 +264,7 @@ def test_others_records_before_ones_own_are_read() -> None:
     assert live(view) == set()
     log.append(TOPICS, 0, b"other", b"", soon())
     at = view.append([(b"one", b""), (b"other", None)], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"one"}
     assert log.read_records == 3
 
 
@@ -278,7 +278,7 @@ def test_what_was_not_read_for_long_is_read_anew_by_who_appends() -> None:
     log._partitions[TOPICS.name, 0].records.clear()
     clock.ms += 12 * 3_600_000 + 1
     at = view.append([(b"one", b"")], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
+    assert view.query(lambda found: set(found.live), soon(), at) == {b"one"}
 
 
 def test_what_cannot_be_read_is_told_to_who_has_appended_too() -> None:
@@ -297,15 +297,15 @@ def test_a_value_that_cannot_be_read_spoils_its_own_entity_alone() -> None:
     log.append_many(TOPICS, 0, [(bad, b"unreadable"), (good, b"")], soon())
     view: LogView[Picky] = LogView(log, TOPICS, 0, Picky, SystemClock())
     for _ in range(2):
-        assert view.ask(lambda found: set(found.live), soon(), about="persistent://a/b/good") == {good}
+        assert view.query(lambda found: set(found.live), soon(), about="persistent://a/b/good") == {good}
         for about in ("persistent://a/b/bad", None):
             with pytest.raises(Corrupt, match="expected something better"):
-                view.ask(lambda found: found.live, soon(), about=about)
-        assert view.ask_readable(lambda found: set(found.live), soon()) == ({good}, {"persistent://a/b/bad"})
+                view.query(lambda found: found.live, soon(), about=about)
+        assert view.query_readable(lambda found: set(found.live), soon()) == ({good}, {"persistent://a/b/bad"})
     at = view.append([(good, b"again")], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at, about="persistent://a/b/good") == {good}
+    assert view.query(lambda found: set(found.live), soon(), at, about="persistent://a/b/good") == {good}
     log.append(TOPICS, 0, bad, None, soon())
-    assert view.ask(lambda found: set(found.live), soon()) == {good}
+    assert view.query(lambda found: set(found.live), soon()) == {good}
 
 
 def test_what_views_could_not_read_is_counted_by_topic_and_part(caplog: pytest.LogCaptureFixture) -> None:
@@ -317,7 +317,7 @@ def test_what_views_could_not_read_is_counted_by_topic_and_part(caplog: pytest.L
     log.append_many(DELIVERIES, 0, [(b"no key", b""), (b"no key", None)], soon())  # somebody took it away
     quiet.refresh(soon())
     for view in views:
-        view.ask_readable(lambda found: None, soon())
+        view.query_readable(lambda found: None, soon())
     here = {("topics", "value"): 1, ("topics", "key"): 1, ("deliveries", "value"): 0, ("deliveries", "key"): 0}
     assert unreadable([log]) == here
     assert caplog.text.count("skips 1 keys") == len(views)

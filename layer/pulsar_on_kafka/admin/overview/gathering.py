@@ -23,7 +23,7 @@ from pulsar_on_kafka.admin.overview.records import (
     SubscriptionOverview,
     TopicOverview,
 )
-from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
+from pulsar_on_kafka.admin.overview.times import Landmarks, time_to_request
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, NotAuthorized, OffsetOutOfRange
 from pulsar_on_kafka.base.processes import is_over
@@ -151,7 +151,7 @@ class Gatherer:
         answered = self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
         self._see_cursors(subscriptions, began_s, now_ms, deadline)
         for _ in range(asking):
-            if not self._ask_times(subscriptions, now_ms, deadline):
+            if not self._request_times(subscriptions, now_ms, deadline):
                 break
         made = self._overview(topics, subscriptions, now_ms, answered)
         self._forget(topics.values(), subscriptions)
@@ -173,7 +173,7 @@ class Gatherer:
         new = logs.not_begun()
         asked = deadline.at_most(_ANSWER_S)
         starts = admin.starts_now(new, asked, NotAuthorized) if new else {}
-        wanted = [*logs.wanted(), *self._partitions]
+        wanted = [*logs.required_ends(), *self._partitions]
         ends = admin.ends_now(wanted, asked, NotAuthorized)
         if wanted and not ends:
             raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} replies")
@@ -367,7 +367,7 @@ class Gatherer:
 
     # Times --------------------------------------------------------------------------------------------------------
 
-    def _ask_times(
+    def _request_times(
         self,
         subscriptions: Iterable[_Watched],
         now_ms: int,
@@ -386,7 +386,7 @@ class Gatherer:
                 first = max(log.start, cursor.seen.next_unacked)
                 published = log.landmarks.of(first) if first < log.growth.end else None
                 if published is not None:
-                    time_ms = worth_asking(published, now_ms, within_ms)
+                    time_ms = time_to_request(published, now_ms, within_ms)
                     if time_ms is not None:
                         wanted[place] = time_ms
         if not wanted:

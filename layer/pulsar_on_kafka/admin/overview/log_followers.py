@@ -146,19 +146,19 @@ class FollowedLogs:
         wanted = {where.topic for where in self.logs}
         return self._there >= (wanted | {OFFSETS_TOPIC} if self.reads_commits else wanted)
 
-    def wanted(self) -> list[tuple[str, int]]:
+    def required_ends(self) -> list[tuple[str, int]]:
         """Partitions whose ends `read_on` needs."""
         return [(where.topic, where.partition) for where in self.logs if where.topic in self._there]
 
     def not_begun(self) -> list[tuple[str, int]]:
         """Partitions whose beginnings it needs."""
-        return [where for where in self.wanted() if self.logs[KafkaPartition(*where)].position is None]
+        return [where for where in self.required_ends() if self.logs[KafkaPartition(*where)].position is None]
 
     def read_on(self, reader: RangeReader, ends: Ends, starts: Ends, deadline: Deadline) -> None:
         """Read to these ends. Raises OffsetOutOfRange: a log begins behind where it was read to; start over."""
-        logs = [self.logs[KafkaPartition(*where)] for where in self.wanted()]
+        logs = [self.logs[KafkaPartition(*where)] for where in self.required_ends()]
         ranges = []
-        for where, log in zip(self.wanted(), logs, strict=True):
+        for where, log in zip(self.required_ends(), logs, strict=True):
             if log.position is None:
                 log.position = starts.get(where)
             begin = log.position if log.position is not None else 0
@@ -169,7 +169,7 @@ class FollowedLogs:
                 logs[number].apply(log_record(record))
 
         failed = reader.read(ranges, take, deadline)
-        self.failures = {where[0]: "its end is not known now" for where in self.wanted() if where not in ends}
+        self.failures = {where[0]: "its end is not known now" for where in self.required_ends() if where not in ends}
         for number, failure in failed.items():
             self._judge(ranges[number].kafka_topic, failure)
         for number, log in enumerate(logs):

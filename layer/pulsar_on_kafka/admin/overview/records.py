@@ -176,17 +176,17 @@ class Overview:
     ) -> Overview:
         """The part of one tenant, of one namespace, or of some topics."""
 
-        def wanted(found: str) -> bool:
+        def matches(found: str) -> bool:
             return (namespace is None or found == namespace) and (tenant is None or found.partition("/")[0] == tenant)
 
         def kept(topic: str) -> bool:
-            return (topics is None or topic in topics) and wanted(TopicName.parse(topic).namespace_name)
+            return (topics is None or topic in topics) and matches(TopicName.parse(topic).namespace_name)
 
         names = {each.topic for each in self.topics if kept(each.topic)}
         return replace(
             self,
-            tenants=tuple(dict.fromkeys(each.partition("/")[0] for each in self.namespaces if wanted(each))),
-            namespaces=tuple(each for each in self.namespaces if wanted(each)),
+            tenants=tuple(dict.fromkeys(each.partition("/")[0] for each in self.namespaces if matches(each))),
+            namespaces=tuple(each for each in self.namespaces if matches(each)),
             topics=tuple(each for each in self.topics if each.topic in names),
             subscriptions=tuple(each for each in self.subscriptions if each.topic in names),
         )

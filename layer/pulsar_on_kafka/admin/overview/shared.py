@@ -53,7 +53,7 @@ class SharedGatherer:
                 self._seen = self._gatherer.gather(deadline), began_s
             return self._seen[0]
         finally:
-            self._end_unless_asked()
+            self._end_unless_requested()
             self._turn.release()
 
     def let_go(self, asker: object, deadline: Deadline) -> None:
@@ -62,11 +62,11 @@ class SharedGatherer:
             self._askers.discard(asker)
         if self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
             try:
-                self._end_unless_asked()
+                self._end_unless_requested()
             finally:
                 self._turn.release()
 
-    def _end_unless_asked(self) -> None:
+    def _end_unless_requested(self) -> None:
         with self._lock:
             if self._askers or self._gatherer is None:
                 return

@@ -46,7 +46,7 @@ class Landmarks:
             return
         self._times_ms.insert(at, time_ms)
         self._offsets.insert(at, offset)
-        self._forget_what_says_nothing(at)
+        self._forget_uninformative(at)
         if len(self._times_ms) > MAX_LANDMARKS:
             self._forget_least()
 
@@ -64,7 +64,7 @@ class Landmarks:
             return None
         return Published(self._times_ms[at - 1] if at else None, self._times_ms[at])
 
-    def _forget_what_says_nothing(self, near: int) -> None:
+    def _forget_uninformative(self, near: int) -> None:
         """Forgets redundant landmarks: of several with one offset, the first and the last suffice."""
         for at in (near + 1, near, near - 1):
             if 0 < at < len(self._offsets) - 1 and self._offsets[at - 1] == self._offsets[at] == self._offsets[at + 1]:
@@ -75,15 +75,15 @@ class Landmarks:
     def _forget_least(self) -> None:
         newest = self._times_ms[-1] + 1
 
-        def told_by_others(at: int) -> float:
+        def ratio_without(at: int) -> float:
             return (newest - self._times_ms[at - 1]) / (newest - self._times_ms[at + 1])
 
-        least = min(range(1, len(self._times_ms) - 1), key=told_by_others)
+        least = min(range(1, len(self._times_ms) - 1), key=ratio_without)
         del self._times_ms[least]
         del self._offsets[least]
 
 
-def worth_asking(published: Published, now_ms: int, within_ms: int) -> int | None:
+def time_to_request(published: Published, now_ms: int, within_ms: int) -> int | None:
     """The time for the next request about the first published entry, to improve an entry's age; None when it is known
     well enough: within a tenth of its age, or `within_ms`. No entry is assumed to be more than ten years old."""
     youngest = max(1, now_ms - published.before_ms)

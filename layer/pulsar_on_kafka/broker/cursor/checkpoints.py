@@ -49,5 +49,5 @@ class Checkpoints:
 
     def newest(self, identity: CursorIdentity, deadline: Deadline) -> CommittedOffset | None:
         """The checkpoint with the highest version, as the commit it copies."""
-        found = self._views.ask(identity.topic, lambda fold: fold.newest(identity.name), deadline)
+        found = self._views.query(identity.topic, lambda fold: fold.newest(identity.name), deadline)
         return None if found is None else CommittedOffset(found.kafka_offset, found.metadata)

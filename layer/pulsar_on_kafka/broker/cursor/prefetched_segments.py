@@ -35,7 +35,7 @@ class SegmentsAtHand(CursorSegments):
         found = {offset: self.at_hand[partition, offset] for offset in offsets}
         return {offset: record for offset, record in found.items() if record is not None}
 
-    def read_wanted(self, deadline: Deadline) -> None:
+    def read_required(self, deadline: Deadline) -> None:
         """Reads all wanted segments. Raises StoreError."""
         wanted, self.wanted = self.wanted, set()
         for partition, places in groupby(sorted(wanted), itemgetter(0)):

@@ -127,7 +127,7 @@ class CursorSegments:
         waiting = sorted(ledgers)
         while waiting:
             some, waiting = waiting[:_MAX_IN_ONE_READ], waiting[_MAX_IN_ONE_READ:]
-            wanted = {ref.kafka_offset: _told(identity, ledgers[at]) for at in some for ref in ledgers[at].parts}
+            wanted = {ref.kafka_offset: _description(identity, ledgers[at]) for at in some for ref in ledgers[at].parts}
             records = self._read(identity, wanted, "segment", deadline)
             for index in some:
                 yield index, self._joined(identity, ledgers[index], records)
@@ -180,7 +180,7 @@ class CursorSegments:
 _ALL: Final = "all entries above its mark-delete position"
 
 
-def _told(identity: CursorIdentity, ledger: SavedLedger) -> str:
+def _description(identity: CursorIdentity, ledger: SavedLedger) -> str:
     base, summary = ledger.ledger_index * identity.entries_per_ledger, ledger.summary
     if not summary.acked:
         return f"{summary.batches} batch entries from offset {base} on"

@@ -255,7 +255,7 @@ class SequenceJournal:
         place = str(topic.name)
         wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
         alive: Collection[str] | None = None
-        for name, known in self._views.ask(place, lambda state: state.known(place), deadline).items():
+        for name, known in self._views.query(place, lambda state: state.known(place), deadline).items():
             for partition, noted in self._newest(topic, known).items():
                 if partition not in wanted or noted.snapshot.final:
                     continue
@@ -382,7 +382,7 @@ class SequenceJournal:
         met.decide(self.outcomes(topic, partition, met.held, deadline))
 
     def _noted(self, place: str, name: str, deadline: Deadline) -> dict[tuple[int, int], _Noted]:
-        return self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
+        return self._views.query(place, lambda state: dict(state.of.get((place, name), {})), deadline)
 
     def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
         if records:

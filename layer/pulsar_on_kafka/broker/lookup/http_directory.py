@@ -71,17 +71,17 @@ class HttpDirectory:
     def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         query = f"?{urlencode(self._listener)}" if self._listener else ""
         path = f"{TENANTS_PATH}{quote(tenant, safe='')}{query}"
-        return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
+        return self._query(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
 
     def topic_state(self, topic: str, deadline: Deadline) -> dict[str, Any]:
         """The service's answer about a topic, `persistent://...`, on the clusters of its tenant. Raises
         LookupFailed."""
         path = "/admin/v2/" + quote(topic.replace("://", "/", 1)) + "/state"
-        return self._asked(path, deadline.remaining_s(), dict)
+        return self._query(path, deadline.remaining_s(), dict)
 
     def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
-        return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
+        return self._query(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
 
     def close(self) -> None:
         self._closed.set()
@@ -92,14 +92,14 @@ class HttpDirectory:
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
-    def _asked(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
+    def _query(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
         failures = []
         for turn in range(len(self._servers)):
             if self._closed.is_set():
                 raise LookupFailed("the client is closed")
             number = (self._preferred + turn) % len(self._servers)
             try:
-                found = decode(self._ask(self._servers[number], path, timeout_s))
+                found = decode(self._get(self._servers[number], path, timeout_s))
             except (OSError, http.client.HTTPException, ValueError, Corrupt, LookupFailed) as failure:
                 failures.append(f"{self._servers[number]}: {str(failure) or type(failure).__name__}")
                 continue
@@ -107,7 +107,7 @@ class HttpDirectory:
             return found
         raise LookupFailed(f"no lookup service returned the tenant's place ({'; '.join(failures)})")
 
-    def _ask(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
+    def _get(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
         connection = self._access.connection(server, max(0.001, timeout_s))
         with self._lock:
             self._waiting.add(connection)

@@ -14,14 +14,14 @@ from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
 
 
-class Asker(NamedTuple):
+class LookupClient(NamedTuple):
     """The client of a request: its IP address ('': not known), and the listener it names."""
 
     address: str = ""
     listener: str = ""
 
 
-ANY_CLIENT = Asker()
+ANY_CLIENT = LookupClient()
 
 
 def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:
@@ -36,7 +36,7 @@ def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:
                 raise errors.InvalidOption(f"listener {name}: a network is written as 10.0.0.0/8: {error}") from error
 
 
-def url_for(cluster: str, address: ClusterAddress, asker: Asker) -> str:
+def url_for(cluster: str, address: ClusterAddress, asker: LookupClient) -> str:
     """The service URL for a client: of the named listener; otherwise of the listener with the smallest network that
     contains the client; otherwise the cluster's own. An address of a dual-stack socket counts as its IPv4 address.
 

@@ -57,7 +57,7 @@ class FirstLedgersLeft:
             return {}
         name, life = str(topic.name.base), topic.layout.incarnation
         try:
-            first = self._views.ask(
+            first = self._views.query(
                 name, lambda lists: {p: first_kept(lists.ledgers(LedgerPlace(name, life, p))) for p in before}, deadline
             )
         except NotAuthorized as refused:

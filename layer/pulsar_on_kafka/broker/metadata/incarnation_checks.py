@@ -56,7 +56,7 @@ class IncarnationChecks:
             look = self._next = self._next or _Look()
             look.topics.add(topic.kafka_topic)
         if first:
-            self._ask(look, deadline)
+            self._request(look, deadline)
         try:
             described = look.found.result(min(deadline.remaining_s(), threading.TIMEOUT_MAX)).get(topic.kafka_topic)
         except FutureTimeoutError as late:
@@ -64,7 +64,7 @@ class IncarnationChecks:
         if described is not None and described.topic_id != topic.kafka_topic_id:
             raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
 
-    def _ask(self, look: _Look, deadline: Deadline) -> None:
+    def _request(self, look: _Look, deadline: Deadline) -> None:
         with self._asking:  # others join while the request before is under way
             with self._lock:
                 self._next = None

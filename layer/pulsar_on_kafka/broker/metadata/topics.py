@@ -309,7 +309,7 @@ class Topics:
             raise errors.AlreadyExists(f"topic {name} exists already")
         self._without_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
-        described = self._told(existing, deadline, lambda told: told is not None)
+        described = self._settled_description(existing, deadline, lambda told: told is not None)
         if described is None:
             raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
         partitions = 0 if described.partitions == 1 else described.partitions
@@ -498,7 +498,7 @@ class Topics:
                 kafka_name, former, version, lambda: self._entities.read(str(name), deadline), self._until, deadline
             )
         gone = "" if found is None or found[1].bound else found[1].kafka_topic_id
-        described = self._told(kafka_name, deadline, lambda told: told is None or told.topic_id != gone)
+        described = self._settled_description(kafka_name, deadline, lambda told: told is None or told.topic_id != gone)
         if described is not None:
             if described.partitions > 1 or partitions == 0:
                 partitions = 0 if described.partitions == 1 else described.partitions
@@ -568,7 +568,7 @@ class Topics:
             deadline.check(f"Kafka topic {record.kafka_topic} to appear")
             if not record.bound and state is LifeState.CREATING:
                 self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
-            described = self._told(record.kafka_topic, deadline, lambda told: _is_of(told, record))
+            described = self._settled_description(record.kafka_topic, deadline, lambda told: _is_of(told, record))
             if described is not None and _is_of(described, record):
                 return described
             now = self._entities.read(str(name), deadline)
@@ -601,27 +601,27 @@ class Topics:
             now = self._entities.read(record.name, deadline)
             return now is None or not is_life(decode_topic(now.value), record, record.state)
 
-        described = self._told(record.kafka_topic, deadline, settled)
+        described = self._settled_description(record.kafka_topic, deadline, settled)
         if described is None or described.topic_id != record.kafka_topic_id:
             return None
         if described.partitions < record.partitions:
             _log.warning("topic=%s has %d partitions, Kafka reports %s", record.name, record.partitions, described)
         return described
 
-    def _told(
+    def _settled_description(
         self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]
     ) -> TopicDescription | None:
         """Kafka's description of a topic. A broker may receive creations, additions and deletions late: until the
         description is `settled` the request is repeated, for `LEARNS_WITHIN_S` at most."""
-        told: TopicDescription | None = None
+        described: TopicDescription | None = None
 
-        def tells_settled() -> bool:
-            nonlocal told
-            told = self._admin.describe_topic(kafka_topic, deadline)
-            return settled(told)
+        def is_settled() -> bool:
+            nonlocal described
+            described = self._admin.describe_topic(kafka_topic, deadline)
+            return settled(described)
 
-        self._until(tells_settled, deadline.at_most(LEARNS_WITHIN_S))
-        return told
+        self._until(is_settled, deadline.at_most(LEARNS_WITHIN_S))
+        return described
 
 
 def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:

@@ -89,11 +89,11 @@ class StandIn:
     def standing(self) -> bool:
         return self._running is not None
 
-    def wanted(self) -> None:
+    def use(self) -> None:
         with self._lock:
             self._users += 1
 
-    def unwanted(self) -> None:
+    def let_go(self) -> None:
         """Removes one user of the stand-in; after the last one the roles are left."""
         with self._lock:
             self._users -= 1

@@ -95,14 +95,16 @@ class MemberOpening:
             AssignedReader(ahead, f"reader of {topic.kafka_topic}", reserved=False), behind, topic.kafka_topic
         )
 
-        def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        def request_from_owner(
+            partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline
+        ) -> None:
             key = DeliveryKey(str(topic.name), partition, subscription.name)
-            self._transactions_elsewhere.ask(key, life_of(subscription.life(partition)), txn, ack, answer, deadline)
+            self._transactions_elsewhere.request(key, life_of(subscription.life(partition)), txn, ack, answer, deadline)
 
         traffic = self._lease_channel(subscription)
         life = life_of(subscription.incarnation if seat is None else subscription.life(seat))
         partitions = topic.partitions if seat is None else None
-        return LeaseTerms(client_id, life, traffic, reader, ask_owner, partitions=partitions)
+        return LeaseTerms(client_id, life, traffic, reader, request_from_owner, partitions=partitions)
 
 
 class _MemberHandle(SubscriptionHandle):

@@ -43,7 +43,7 @@ _MAX_HELD: Final = 1_000
 class Logs(Protocol):
     """The call on `LookingOnly.coordinators` that reads coordinators' logs."""
 
-    def ask_each(
+    def query_each(
         self, partitions: Iterable[int], question: Callable[[CoordinatorState], list[float]], deadline: Deadline
     ) -> list[list[float]]: ...
 
@@ -130,7 +130,7 @@ class Abandoned:
         for coordinator in {txn.coordinator for txn in txns}:
             those = [txn for txn in txns if txn.coordinator == coordinator]
             question = partial(_left_of, those, now_ms)
-            [left_s] = self._logs.ask_each([coordinator], question, deadline)
+            [left_s] = self._logs.query_each([coordinator], question, deadline)
             found.update(zip(those, left_s, strict=True))
         return found
 

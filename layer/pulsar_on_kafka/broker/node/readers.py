@@ -134,7 +134,7 @@ def _committed(batch: list[Any], committed: ReadCommitted, access: BufferAccess,
     passed = committed.take(offsets, batch, look_over(offsets, batch), offsets[-1] + 1)
     if committed.waits_from is None:
         return passed.records
-    access.ask(lambda entries: committed.learn(committed.unsettled(), entries), deadline)
+    access.query(lambda entries: committed.learn(committed.unsettled(), entries), deadline)
     return passed.records + committed.release().records
 
 

@@ -84,7 +84,7 @@ _MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 
-class ToldToProducers(NamedTuple):
+class ProducerPolicies(NamedTuple):
     incarnation: int | None
     """The incarnation of the topic with the name; None without one."""
     deduplication: bool
@@ -99,7 +99,7 @@ class Services:
         raise_open_file_limit()
         settings.security.check()
         self.settings = settings
-        self.clock = ClusterClock(SystemClock(), self._ask_time)
+        self.clock = ClusterClock(SystemClock(), self._request_time)
         self.meters = Meters()
         self._producers: dict[tuple[str, int, str, int | None], KafkaProducer] = {}
         self.state_apart = False
@@ -139,7 +139,7 @@ class Services:
         self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.clock, instance=settings.instance)
 
-    def _ask_time(self) -> None:
+    def _request_time(self) -> None:
         """Append to a state topic that this program may write to, for the time in the answer. Makes no topic: without
         one no process has written anything."""
         deadline = Deadline.after(_ASK_TIME_S)
@@ -255,17 +255,17 @@ class Services:
         """Whether the deduplication policy applies to these topics (without a partition's suffix)."""
         return self.applied_to(topics, DEDUPLICATION, deadline)
 
-    def told_to_producers(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ToldToProducers]:
+    def producer_policies(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ProducerPolicies]:
         """Policies that the producers of these topics (without a partition's suffix) follow."""
         records = self.topics.records.of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()
-        told: dict[TopicName, ToldToProducers] = {}
+        told: dict[TopicName, ProducerPolicies] = {}
         for topic, record in records.items():
             own: Mapping[str, Any] = {} if record is None else record.policies
             exceeded = None if record is None else record.backlog_exceeded
             inherited = theirs[topic.namespace_name]
-            told[topic] = ToldToProducers(
+            told[topic] = ProducerPolicies(
                 record.incarnation if record is not None and record.state is LifeState.ACTIVE else None,
                 applied(DEDUPLICATION, own, inherited),
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,

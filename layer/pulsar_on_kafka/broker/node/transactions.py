@@ -125,11 +125,11 @@ class Transactions:
     def end(self, txn: TxnId, *, commit: bool, deadline: Deadline) -> None:
         """Ends a transaction that any program began. This process runs coordinators for it only when no other does.
 
-        Raises the errors of `RemoteCoordinator.ask`, and Closed.
+        Raises the errors of `RemoteCoordinator.request`, and Closed.
         """
         if not self.served(deadline):
             self.join(deadline)
-        self._access.ask(txn.coordinator, End(txn, commit), deadline)
+        self._access.request(txn.coordinator, End(txn, commit), deadline)
 
     def served(self, deadline: Deadline) -> bool:
         """Whether the group that serves coordinators has any member. Raises StoreErrors."""

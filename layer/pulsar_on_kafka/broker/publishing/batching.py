@@ -16,8 +16,8 @@ from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.broker.publishing.batches import BatchesInFlight, Container, OutgoingBatch
-from pulsar_on_kafka.broker.publishing.deduplication import WaitingMessage, tell_duplicate
-from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, tell
+from pulsar_on_kafka.broker.publishing.deduplication import WaitingMessage, report_duplicate
+from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, report_refusal
 from pulsar_on_kafka.broker.publishing.message_pipeline import Steps
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.broker.publishing.outgoing_message import UNCHOSEN, ReadyMessage, SendRequest
@@ -211,7 +211,7 @@ class Batching(OfOneProcess):
                 self._seal_all()  # officially, too: nothing is waited for that only a full batch would bring
             if not self._wait_for_room(callback):
                 return
-        tell_duplicate(callback, origin, 0)
+        report_duplicate(callback, origin, 0)
 
     def _admit(self, partition: int, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
         if not self._deduplication.active:
@@ -360,7 +360,7 @@ class Batching(OfOneProcess):
 
     # Deduplication ------------------------------------------------------------------------------------------------
 
-    def ask_deduplication(self) -> None:
+    def use_deduplication(self) -> None:
         """Routes every batch through deduplication; ids are given and judged when a message joins its batch."""
         self._outlet.deduplicate()
 
@@ -389,7 +389,7 @@ class Batching(OfOneProcess):
             raise outlet.is_closed()
         self._publish_ready()
         if not outlet.limits.block_if_full:
-            tell(callback, outlet.is_full())
+            report_refusal(callback, outlet.is_full())
             return False
         return outlet.wait_for_room(callback)
 

@@ -23,7 +23,7 @@ from pulsar_on_kafka.broker.publishing.in_flight import (
     SendsInFlight,
     Ticket,
     is_prompt,
-    tell,
+    report_refusal,
 )
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
 from pulsar_on_kafka.broker.publishing.outgoing_message import ReadyMessage
@@ -137,7 +137,7 @@ class Chunking:
         assert payload is not None  # noqa: S101 - what has none is not large
         room = self._room(message.key, [*message.metadata_headers(), *message.marks])
         if room <= 0:
-            tell(callback, MessageTooBig(f"key and headers leave no room below {self._record_bytes} bytes"))
+            report_refusal(callback, MessageTooBig(f"key and headers leave no room below {self._record_bytes} bytes"))
             return
         pieces = [payload[start : start + room] for start in range(0, len(payload), room)] or [payload]
         if len(pieces) > 1 and not self._outlet.on_record(callback, chunks=True):
@@ -193,7 +193,9 @@ class Chunking:
         most = self._outlet.max_pending
         if count > most:  # blocking would never end
             name = self._outlet.admitted.name
-            tell(callback, ProducerQueueIsFull(f"a message of {count} chunks, producer {name} has room for {most}"))
+            report_refusal(
+                callback, ProducerQueueIsFull(f"a message of {count} chunks, producer {name} has room for {most}")
+            )
             return []
         tickets: list[Ticket] = []
         try:
@@ -271,9 +273,9 @@ class Chunking:
         if given_up.kafka.fatal is not None:
             outlet.replace(given_up)
         if first:
-            self._tell_deduplication(send, None, stored=False)
+            self._report_to_deduplication(send, None, stored=False)
             outlet.failures += 1
-            tell(send.callback, failure)
+            report_refusal(send.callback, failure)
         else:
             self.failed(send, failure, len(unsent), origin)
 
@@ -289,13 +291,13 @@ class Chunking:
         if send.failure is None and send.admitted is not None:
             void = self._outlet.admitted.deduplication.why_void()
             send.failure = None if void is None else as_pulsar(void)
-        self._tell_deduplication(send, send.last_offset(origin), stored=send.failure is None)
+        self._report_to_deduplication(send, send.last_offset(origin), stored=send.failure is None)
         if send.failure is not None:
             self._outlet.answer_failure(send.failure, send.callback)
         elif send.callback is not None:
             send.callback(Result.Ok, send.message_id(origin))
 
-    def _tell_deduplication(self, send: ChunkedSend, last_offset: int | None, *, stored: bool) -> None:
+    def _report_to_deduplication(self, send: ChunkedSend, last_offset: int | None, *, stored: bool) -> None:
         if send.admitted is not None:
             self._outlet.admitted.deduplication.chunked_answered(*send.admitted, last_offset, stored=stored)
 

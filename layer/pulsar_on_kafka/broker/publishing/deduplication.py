@@ -483,7 +483,7 @@ class WaitingMessage:
     def _call_back(self) -> None:
         try:
             if self._error is None:
-                tell_duplicate(self._callback, self._origin, 0)
+                report_duplicate(self._callback, self._origin, 0)
             else:
                 self._in_flight.failed(self._error, self._callback)
         except Exception:  # the application's
@@ -499,10 +499,10 @@ def answer_duplicate(ticket: Any) -> None:
     ticket.callback = None
     ticket.origin.last_sequence_id = ticket.sequence
     in_flight.give_back(ticket)
-    tell_duplicate(callback, ticket.origin)
+    report_duplicate(callback, ticket.origin)
 
 
-def tell_duplicate(callback: SendCallback | None, origin: PartitionOrigin, batch_index: int = -1) -> None:
+def report_duplicate(callback: SendCallback | None, origin: PartitionOrigin, batch_index: int = -1) -> None:
     """Reports the message as stored, without an id, as Pulsar's broker does for a duplicate."""
     try:
         if callback is not None:

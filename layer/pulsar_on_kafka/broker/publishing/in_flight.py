@@ -111,7 +111,7 @@ def is_prompt(callback: SendCallback | None) -> bool:
     return callback is None or (isinstance(callback, OwnCallback) and (callback.waited_for or callback.prompt))
 
 
-def tell(callback: SendCallback | None, refusal: PulsarException) -> None:
+def report_refusal(callback: SendCallback | None, refusal: PulsarException) -> None:
     """Refuses a message: raises the refusal or passes it to the callback."""
     if callback is None or is_waited_for(callback):
         raise refusal

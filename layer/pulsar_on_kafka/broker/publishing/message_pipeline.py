@@ -102,7 +102,7 @@ class Steps:
                     message = structs.replace(message, callback=self._receipts.taken(part))
                 way.put(message)
         except PulsarException as refusal:
-            if not part.tell(refusal):
+            if not part.report_refusal(refusal):
                 raise
         except BaseException:
             part.end(None)
@@ -139,7 +139,7 @@ class Steps:
             assert isinstance(callback, TransactionalSend)  # noqa: S101 - `_take_in` made it
             stamp = callback.stamp
         if self._routing.router is not None:
-            partition = self._asked(request, payload)
+            partition = self._application_choice(request, payload)
         elif request.partition_key and key is not None and self._routing.by_key:
             routing = self._routing
             is_text = isinstance(request.partition_key, str)
@@ -155,8 +155,8 @@ class Steps:
         self._took_part = self._outlet.on_record(callback, markers=True)
         return self._took_part
 
-    def _asked(self, request: SendRequest, payload: bytes | None) -> int:
-        return self._routing.ask(
+    def _application_choice(self, request: SendRequest, payload: bytes | None) -> int:
+        return self._routing.application_choice(
             OutgoingMessage(
                 payload, request.properties, request.partition_key, request.ordering_key, request.event_timestamp
             )

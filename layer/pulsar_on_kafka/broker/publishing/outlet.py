@@ -23,7 +23,7 @@ from pulsar_on_kafka.broker.publishing.in_flight import (
     SendsInFlight,
     Ticket,
     fail,
-    tell,
+    report_refusal,
 )
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.broker.publishing.quota_gate import QuotaGate
@@ -211,9 +211,9 @@ class Outlet(Generic[_InFlight]):
     def refuses(self, callback: SendCallback | None) -> bool:
         """Whether the producer was closed or fenced; then the sender got the error."""
         if self.closed:
-            tell(callback, self.is_closed())
+            report_refusal(callback, self.is_closed())
         elif self.thrown_out is not None:
-            tell(callback, self.thrown_out)
+            report_refusal(callback, self.thrown_out)
         else:
             return False
         return True
@@ -226,7 +226,7 @@ class Outlet(Generic[_InFlight]):
 
     @staticmethod
     def refuse_size(payload: bytes, callback: SendCallback | None) -> None:
-        tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
+        report_refusal(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
 
     def on_record(self, callback: SendCallback | None, *, chunks: bool = False, markers: bool = False) -> bool:
         """Whether the log's description mentions that readers need headers (and have to put chunks together), or only
@@ -234,7 +234,7 @@ class Outlet(Generic[_InFlight]):
         try:
             self.admitted.more_than_plain(chunks=chunks, markers=markers)
         except PulsarException as refused:
-            tell(callback, refused)
+            report_refusal(callback, refused)
             return False
         return True
 
@@ -251,7 +251,7 @@ class Outlet(Generic[_InFlight]):
             if self.closed:
                 raise self.is_closed()
             if not self.limits.block_if_full:
-                tell(callback, self.is_full())
+                report_refusal(callback, self.is_full())
                 return None
             if not self.wait_for_room(callback):
                 return None
@@ -263,7 +263,7 @@ class Outlet(Generic[_InFlight]):
         with pulsar_errors():
             waited = self.in_flight.wait_for_room()
         if not waited:
-            tell(callback, self.is_full())
+            report_refusal(callback, self.is_full())
         return waited
 
     def offer(
@@ -326,7 +326,7 @@ class Outlet(Generic[_InFlight]):
             failure = self.why_refused(refused)
             if not isinstance(failure, (errors.NotAuthorized, PulsarException)):
                 raise as_pulsar(failure) from refused
-            tell(callback, as_pulsar(failure))  # librdkafka knew it before the request
+            report_refusal(callback, as_pulsar(failure))  # librdkafka knew it before the request
         return again
 
     def why_refused(self, refused: Exception, what: str = "message") -> Exception:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pulsar_on_kafka.broker.publishing.outgoing_message import OutgoingMessage
 from pulsar_on_kafka.exceptions import UnknownError
-from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, said_key
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, base64_key
 
 MessageRouter = Callable[[OutgoingMessage, int], int]
 
@@ -55,14 +55,14 @@ class Routing:
 
     def spread_bytes(self, key: bytes) -> int:
         """The same of a key that is no text."""
-        return self.spread(key if self._hashing is KeyHash.CRC32 else said_key(key))
+        return self.spread(key if self._hashing is KeyHash.CRC32 else base64_key(key))
 
     def _begin(self, key: bytes) -> int:
         self._hash = hash_key = HASHES[self._hashing]
         self._first_keyed(self._hashing)
         return hash_key(key)
 
-    def ask(self, message: OutgoingMessage) -> int:
+    def application_choice(self, message: OutgoingMessage) -> int:
         """The application's choice.
 
         Raises:

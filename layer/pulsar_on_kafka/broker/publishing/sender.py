@@ -10,7 +10,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
-from pulsar_on_kafka.broker.node.services import ToldToProducers
+from pulsar_on_kafka.broker.node.services import ProducerPolicies
 from pulsar_on_kafka.broker.publishing.batches import BatchesInFlight
 from pulsar_on_kafka.broker.publishing.batching import Batching, BatchingOptions
 from pulsar_on_kafka.broker.publishing.chunking import Chunking
@@ -98,7 +98,7 @@ class Sender:
         self.send = self.way.send
         """Send one message; the one call that a message costs."""
         if admitted.deduplication.active:
-            self.way.ask_deduplication()
+            self.way.use_deduplication()
         self._membership.when_thrown_out(self._throw_out)
 
     @property
@@ -194,7 +194,7 @@ class Sender:
         self.way.grow(partitions)
         self._routing.partitions = partitions
 
-    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+    def follow_policies(self, policies: ProducerPolicies, deadline: Deadline) -> None:
         """Called by a policy watch. Raises the errors of `follow_deduplication`."""
         topic = self._admitted.topic
         if policies.incarnation != topic.layout.incarnation:
@@ -218,7 +218,7 @@ class Sender:
         if not self.is_connected():
             return
         if wanted and not self.outlet.deduplicates:
-            self.way.ask_deduplication()
+            self.way.use_deduplication()
         elif wanted and not deduplication.active:
             deduplication.reopen(self._admitted.partitions(self._routing.partitions), deadline)
             self.outlet.number(self._membership.epoch)

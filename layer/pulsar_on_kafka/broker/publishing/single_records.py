@@ -190,7 +190,7 @@ class SingleRecords(OfOneProcess):
         if outlet.deduplicates:
             self._have_counted(range(before, partitions))
 
-    def ask_deduplication(self) -> None:
+    def use_deduplication(self) -> None:
         """Routes every message through deduplication, which numbers messages without a number."""
         self._outlet.deduplicate()  # first: a message without an id must pass deduplication, which assigns one
         self._have_counted(range(len(self._outlet.origins)))

@@ -10,7 +10,14 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import InvalidTxnStatus, NotAuthenticated, NotAuthorized, StoreError
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback, SendCallback, fail, is_waited_for, tell
+from pulsar_on_kafka.broker.publishing.in_flight import (
+    NO_ID,
+    OwnCallback,
+    SendCallback,
+    fail,
+    is_waited_for,
+    report_refusal,
+)
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.exceptions import InvalidConfiguration, PulsarException, Result
@@ -164,7 +171,7 @@ class TransactionalSend(OwnCallback):
             self._ended = True
             self._inner.end_operation(failure)
 
-    def tell(self, refusal: PulsarException) -> bool:
+    def report_refusal(self, refusal: PulsarException) -> bool:
         """Handles a refusal of the message, which ends the operation. False when the refusal is to be raised, because
         the sender waits."""
         if self.waited_for:
@@ -206,7 +213,7 @@ def taking_part(txn: Transaction, callback: SendCallback | None) -> Transactiona
     try:
         return TransactionalSend(txn, callback)
     except InvalidTxnStatus as refused:
-        tell(callback, as_pulsar(refused))
+        report_refusal(callback, as_pulsar(refused))
         return None
 
 

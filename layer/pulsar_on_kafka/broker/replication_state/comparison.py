@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
-from pulsar_on_kafka.broker.replication_state.progress import Progress, SubscriptionSide, said
+from pulsar_on_kafka.broker.replication_state.progress import Progress, SubscriptionSide, reported_progress
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BLOCK, Origin
 
 
@@ -45,8 +45,9 @@ class PartitionComparison:
 
 
 def compare(partition: int, here: SubscriptionSide, there: SubscriptionSide) -> PartitionComparison:
-    """Compares the acknowledgements of both cursors, for the messages in both logs. Raises StoreError, see `said`."""
-    mine, theirs = said(here), said(there)
+    """Compares the acknowledgements of both cursors, for the messages in both logs. Raises StoreError, see
+    `reported_progress`."""
+    mine, theirs = reported_progress(here), reported_progress(there)
     digests = (hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16))
     counts = dict.fromkeys(("common", "only_here", "only_there", "in_part", "left_here", "left_there"), 0)
     for origin, start, both in _common(here, there):

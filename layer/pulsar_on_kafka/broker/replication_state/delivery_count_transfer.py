@@ -31,7 +31,7 @@ _ONCE: Final = (1, 0)
 """Deliveries and redeliveries of a message of which no count is on record."""
 
 
-def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
+def reported_deliveries(side: SubscriptionSide) -> dict[Origin, Deliveries]:
     """The delivery state of this side for unacknowledged messages, by the place of first publication. Raises
     StoreError."""
     saved = side.cursor.deliveries
@@ -47,7 +47,7 @@ def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
     return found
 
 
-def deliveries_heard(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
+def merge_deliveries(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
     """The reported state of another side for messages that are here and unacknowledged, by their offsets here; None
     without any. Raises StoreError."""
     found: Deliveries | None = None

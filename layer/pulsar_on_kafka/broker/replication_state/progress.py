@@ -3,8 +3,8 @@
 Each message has one identity, the cluster where it was first published and its offset there; the acknowledgements of a
 side are a set of identities, and the union of all sides' counts. Two rules prevent loops and keep seeks: a report of
 one side takes effect on another once (`take_over` knows the applied ones), and an acknowledgement that this side
-reported is not applied when it returns (`tell`). So a seek stays local, and no acknowledgement that was applied or
-reported before it is applied again.
+reported is not applied when it returns (`add_report`). So a seek stays local, and no acknowledgement that was applied
+or reported before it is applied again.
 
 A side also reports the messages below its subscription's beginning (`begun`): the cursor has passed them without an
 acknowledgement, and the report takes effect only on subscriptions that were created for other clusters.
@@ -43,13 +43,13 @@ class SubscriptionSide:
     end: int
 
 
-def said(side: SubscriptionSide) -> Progress:
+def reported_progress(side: SubscriptionSide) -> Progress:
     """Everything that this side's cursor has passed. Raises StoreError, as `of_cursor`."""
     return _by_origin(side, of_cursor(side.cursor))
 
 
 def begun(side: SubscriptionSide, start: int) -> Progress:
-    """The part of `said` that lies below the subscription's first offset."""
+    """The part of `reported_progress` that lies below the subscription's first offset."""
     found = _by_origin(side, ReplicatedAcks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
     return {origin: acks for origin, acks in found.items() if acks}
 
@@ -58,7 +58,7 @@ def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
     """The positions that lie below the beginnings of all of these."""
     found: Progress = {}
     if all_begun:
-        tell(found, all_begun[0])
+        add_report(found, all_begun[0])
     for other in all_begun[1:]:
         found = {origin: in_both(acks, other[origin]) for origin, acks in found.items() if origin in other}
     return found
@@ -78,7 +78,7 @@ def _by_origin(side: SubscriptionSide, here: ReplicatedAcks) -> Progress:
     return found
 
 
-def tell(known: Progress, told: Progress) -> bool:
+def add_report(known: Progress, told: Progress) -> bool:
     """Adds a report to another side to `known`, so that it is ignored when that side returns it. Returns whether any
     part was new."""
     changed = False

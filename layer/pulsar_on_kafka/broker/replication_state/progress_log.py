@@ -121,7 +121,7 @@ class ProgressLog:
 
     def newest(self, subject: Subject, deadline: Deadline) -> tuple[HeadAt, ProgressHead] | None:
         """The head that counts; None without any. Raises the errors of `head`."""
-        at = self.heads.ask(subject.topic, lambda heads: heads.newest(subject), deadline)
+        at = self.heads.query(subject.topic, lambda heads: heads.newest(subject), deadline)
         return None if at is None else (at, self.head(subject, at, deadline))
 
     def forget(self, subject: Subject, deadline: Deadline) -> None:
@@ -131,7 +131,7 @@ class ProgressLog:
         def keys(heads: ProgressHeads) -> list[bytes]:
             return _keys(subject, heads.others_keys(subject, HeadWriter(1 << 62, "")))[::-1]
 
-        self.tombstone(subject, self.heads.ask(subject.topic, keys, deadline), deadline)
+        self.tombstone(subject, self.heads.query(subject.topic, keys, deadline), deadline)
 
     def tombstone(self, subject: Subject, keys: list[bytes], deadline: Deadline) -> None:
         tombstone(self.log, SUBSCRIPTION_PROGRESS, SUBSCRIPTION_PROGRESS.partition_for(subject.topic), keys, deadline)
@@ -175,7 +175,7 @@ class ProgressWriter:
         partition = SUBSCRIPTION_PROGRESS.partition_for(self.subject.topic)
         writer = self._writer
         if writer is None:
-            version = self.log.heads.ask(self.subject.topic, lambda heads: heads.next_version(self.subject), deadline)
+            version = self.log.heads.query(self.subject.topic, lambda heads: heads.next_version(self.subject), deadline)
             writer = self._writer = HeadWriter(version, secrets.token_hex(8))
             self._save, self._apart = 0, {}
         self._save += 1
@@ -198,7 +198,7 @@ class ProgressWriter:
                 *obsolete,
             ]
 
-        counts, obsolete = self.log.heads.ask(self.subject.topic, read_back, deadline)
+        counts, obsolete = self.log.heads.query(self.subject.topic, read_back, deadline)
         if counts is None or counts.writer != writer or counts.offset < offset:
             raise Fenced(f"another writer reports {self.subject} now")
         self.log.tombstone(self.subject, obsolete, deadline)

@@ -128,7 +128,7 @@ class RemoteAcks:
         def ours(heads: ProgressHeads) -> list[tuple[Subject, HeadAt]]:
             return [found for found in heads.subjects() if found[0][:3] == self._place]
 
-        found = self._log.heads.ask(self._place[0], ours, deadline)
+        found = self._log.heads.query(self._place[0], ours, deadline)
         for words, about in ((self._says, SAYS), (self._knows, KNOWS), (self._begins, BEGINS)):
             at = {subject.cluster: (subject, where) for subject, where in found if subject.about == about}
             for cluster in words.keys() - at.keys():

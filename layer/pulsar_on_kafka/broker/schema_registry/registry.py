@@ -169,7 +169,7 @@ class SchemaRegistry:
 
         while True:
             found_at_s = self._clock.monotonic()
-            history, found = self._asked(life, looked_at, deadline)
+            history, found = self._query(life, looked_at, deadline)
             if found is not None:
                 question = SchemaQuestion.of(life, info)
                 self._known.put(question, KnownVersion(found, history.newest or found, found_at_s), question.size_bytes)
@@ -207,7 +207,7 @@ class SchemaRegistry:
         if not (policies or self._policies(topic.base, deadline)).validation_enforced:
             return
         life = self._life_of(topic, deadline)
-        _, latest = self._asked(life, lambda history, _: history.latest, deadline)
+        _, latest = self._query(life, lambda history, _: history.latest, deadline)
         if latest is not None:
             self.counts.refused += 1
             raise errors.IncompatibleSchema(
@@ -215,7 +215,7 @@ class SchemaRegistry:
                 (f"it has version {latest.version} of type {latest.type_name}, and schema_validation_enforced",),
             )
 
-    def _asked(
+    def _query(
         self, life: TopicLife, question: Callable[[SchemaHistory, Load], _T], deadline: Deadline
     ) -> tuple[SchemaHistory, _T]:
         """The live schemas and the result of `question` about them, after a deletion of unreadable ones."""
@@ -277,7 +277,7 @@ class SchemaRegistry:
             return True
 
         try:
-            _, judged = self._asked(life, judge, deadline)
+            _, judged = self._query(life, judge, deadline)
         except errors.IncompatibleSchema:
             self.counts.refused += 1
             raise

@@ -127,7 +127,7 @@ class ClientTransaction:
 
         Raises:
             InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. StoreErrors that
-                `CoordinatorAccess.ask` raises: call again.
+                `CoordinatorAccess.request` raises: call again.
         """
         each = TopicPartition(topic, partition)
         with self._lock:
@@ -168,7 +168,7 @@ class ClientTransaction:
                     raise DeadlineExceeded(f"time ran out while {each} was being registered")
             self._registering.add(each)
         try:
-            self._access.ask(self.id.coordinator, command, deadline)
+            self._access.request(self.id.coordinator, command, deadline)
             with self._changed:
                 self._registered.update((each, *ahead))
                 if isinstance(each, TopicPartition):
@@ -248,7 +248,7 @@ class ClientTransaction:
     def _end(self, *, commit: bool, deadline: Deadline) -> None:
         while True:
             try:
-                self._access.ask(self.id.coordinator, End(self.id, commit), deadline)
+                self._access.request(self.id.coordinator, End(self.id, commit), deadline)
             except (TransactionNotFound, InvalidTxnStatus):
                 self._set(TransactionState.ERROR)
                 raise
@@ -315,9 +315,9 @@ class TransactionClient:
 
     def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline, owner: str = "") -> ClientTransaction:
         """A new transaction of this coordinator, which gets one request. Raises the errors of
-        `CoordinatorAccess.ask`."""
+        `CoordinatorAccess.request`."""
         began_s = self._clock.monotonic()
-        txn = self._access.ask(coordinator, Begin(timeout_ms, owner), deadline)
+        txn = self._access.request(coordinator, Begin(timeout_ms, owner), deadline)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
         return self.begun_elsewhere(txn, max(0, timeout_ms - spent_ms), owner)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
@@ -66,7 +66,7 @@ def consume(
     from pulsar_on_kafka.admin.shown_messages import shown
     from pulsar_on_kafka.schema.generic import AutoConsumeSchema
 
-    with told_to_stop(interruptible=True) as stop, client_of(settings) as client:
+    with stop_on_signals(interruptible=True) as stop, client_of(settings) as client:
         consumer = client.subscribe(
             topic,
             subscription,

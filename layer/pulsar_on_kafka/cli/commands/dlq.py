@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_topic
@@ -181,7 +181,7 @@ def redrive(
         _show(settings, planned, "would be put back")
         chosen.check_found(planned.letters)
         return
-    with told_to_stop(interruptible=True) as stop, progress_bar("putting back", count, shown=True) as advance:
+    with stop_on_signals(interruptible=True) as stop, progress_bar("putting back", count, shown=True) as advance:
         done = admin.redrive_dead_letters(topic, chosen.filter(), to=to, count=count, told=advance, stop=stop.is_set)
     _show(settings, done, "put back")
     if stop.is_set():
@@ -203,7 +203,7 @@ def drop(
     there = admin.count_dead_letters(topic, wanted, most=count)
     if there:
         confirm(f"drop {counted(there, 'dead letter')} of {printable(topic)}", yes)
-    with told_to_stop(interruptible=True) as stop, progress_bar("dropping", there, shown=True) as advance:
+    with stop_on_signals(interruptible=True) as stop, progress_bar("dropping", there, shown=True) as advance:
         done = admin.drop_dead_letters(topic, wanted, count=there, told=advance, stop=stop.is_set) if there else 0
     show_result(settings, f"{counted(done, 'letter')} dropped", {"dropped": done})
     if stop.is_set():

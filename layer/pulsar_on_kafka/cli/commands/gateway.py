@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import ListenOptions
 from pulsar_on_kafka.cli.shared.output import show_result
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, notify_systemd
 from pulsar_on_kafka.cli.shared.settings import Settings
 
 
@@ -35,12 +35,12 @@ def gateway(
     listening = options.settings(listen.host, port, listen.tls())
     with (
         log_on_stderr(settings.debug, ServiceLog(log_format), logging.INFO),
-        told_to_stop(interruptible=True) as stop,
+        stop_on_signals(interruptible=True) as stop,
         admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
         gateway_of(admin, listening, stop_timeout) as (url, rest),
     ):
         told = {"serving": settings.url, "url": url, "rest": rest}
         show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", told)
-        tell_systemd("READY=1", f"STATUS=serving {url}")
+        notify_systemd("READY=1", f"STATUS=serving {url}")
         stop.wait()
-        tell_systemd("STOPPING=1")
+        notify_systemd("STOPPING=1")

@@ -9,7 +9,7 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.http_options import HttpOptions
@@ -36,7 +36,7 @@ _STATE_S: Final = 30.0
 _TLS: Final = "https://"
 
 
-def _asked(server: str) -> tuple[list[str], LookupAccess]:
+def _servers_and_access(server: str) -> tuple[list[str], LookupAccess]:
     """The lookup services and their access; `https://` before the server selects HTTPS."""
     return server.removeprefix(_TLS).split(","), LookupAccess.from_environment(tls=server.startswith(_TLS))
 
@@ -63,7 +63,7 @@ def serve(
     Clients name it as pok+lookup://host:port. Any number of such services may run; each follows the map. Addresses are
     those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
     """
-    with told_to_stop(interruptible=True) as stop, following_map(admin.node) as followed:
+    with stop_on_signals(interruptible=True) as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
             server = HttpServer(http.host, port, LookupAnswers(followed, metadata), http.guard())
@@ -91,7 +91,7 @@ def get(
     ] = "",
 ) -> None:
     """Request a tenant's place from a lookup service, as a client does."""
-    place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
+    place = HttpDirectory(*_servers_and_access(server), listener).place(tenant, Deadline.after(_ASK_S))
     show_one(settings, place.as_json(), place.as_json())
 
 
@@ -103,7 +103,9 @@ def state(
 ) -> None:
     """Request a topic's partitions from a lookup service: offsets, cursors, owners and consumers; on both clusters
     while its tenant moves."""
-    found = HttpDirectory(*_asked(server)).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
+    found = HttpDirectory(*_servers_and_access(server)).topic_state(
+        str(TopicName.parse(topic)), Deadline.after(_STATE_S)
+    )
     if settings.json:
         write_json(found)
         return

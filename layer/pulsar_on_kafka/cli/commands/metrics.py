@@ -12,7 +12,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import HttpServer, answered
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.overview.overview import gathering
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, write_line
 from pulsar_on_kafka.client.values.texts import printable
@@ -65,7 +65,7 @@ def _answer_scrapes(port: int, look: Callable[[], tuple[bytes, list[str]]]) -> N
 
     server = HttpServer("0.0.0.0", port, app)  # noqa: S104 - scrapers run on other hosts
     news(f"metrics on port {server.port}")
-    with told_to_stop(interruptible=True) as stop:
+    with stop_on_signals(interruptible=True) as stop:
         while not stop.wait(Deadline.after(3600).remaining_s()):
             continue
     server.close()

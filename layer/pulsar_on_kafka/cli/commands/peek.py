@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.messages import print_message
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -50,7 +50,7 @@ def peek(
     most = count if count is not None else 0 if follow else _COUNT
     place = _place(start, admin.node.clock.now_ms)
     printed = 0
-    with told_to_stop(interruptible=True) as stop, admin.read_messages(topic, start=place) as reading:
+    with stop_on_signals(interruptible=True) as stop, admin.read_messages(topic, start=place) as reading:
         while not stop.is_set() and (not most or printed < most) and (follow or reading.is_more()):
             message = reading.next(_LOOK_EVERY_MS)
             if message is not None and (key is None or message.key == key):

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.transactions.coordinator.rules import parsed_limits
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
@@ -27,7 +27,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, notify_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
@@ -129,11 +129,11 @@ def serve(
         )
         try:
             _log.info("metrics and health on port %d", server.port)
-            with _console(settings, extras or (), console, http) as site, told_to_stop(interruptible=True) as stop:
+            with _console(settings, extras or (), console, http) as site, stop_on_signals(interruptible=True) as stop:
                 admin = _connected(settings, health, site, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
-                    asking = None if site is None else _asking(settings)
+                    asking = None if site is None else _console_admin(settings)
                     if site is not None and asking is not None:
                         site.connect(asking, gatherer)
                     admin.node.transactions.limits = limits
@@ -172,7 +172,7 @@ def _console(
         server.close()
 
 
-def _asking(settings: Settings) -> AdminClient:
+def _console_admin(settings: Settings) -> AdminClient:
     """The console's administrator, of the same connection: a page does not wait as long as a command."""
     return admin_at(
         settings.url, settings.kafka_config, settings.instance, operation_timeout_seconds=_CONSOLE_QUESTION_S
@@ -236,7 +236,7 @@ def _connected(
             site.waits_for(failure)
         if quiet.passed():
             _log.warning("waiting for Kafka at %s: %s", settings.bootstrap, failure)
-            tell_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")
+            notify_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")
             quiet = Deadline.after(_WARNING_INTERVAL_S)
         stop.wait(_RETRY_INTERVAL_S)
     return None
@@ -260,12 +260,12 @@ def _run(
     deadline = Deadline.after(stop_timeout_s)
     try:
         with _gateway(admin, listening, stop_timeout_s):
-            _tell_of(health, settings, roles, stop)
+            _report_health(health, settings, roles, stop)
             deadline = Deadline.after(stop_timeout_s)  # of the gateway and the roles together
     finally:
         health.stops()
         _log.info("stopping ...")
-        tell_systemd("STOPPING=1")
+        notify_systemd("STOPPING=1")
         if deadline.remaining_s() < _LEAVING_S:
             deadline = Deadline.after(min(_LEAVING_S, stop_timeout_s))
         running.close(deadline)
@@ -273,7 +273,7 @@ def _run(
             _log.warning("stopped after %g s with work under way; others take it over", stop_timeout_s)
 
 
-def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], stop: threading.Event) -> None:
+def _report_health(health: ServiceHealth, settings: Settings, roles: set[RoleName], stop: threading.Event) -> None:
     """Logs the beginning of serving, the reason of interruptions, and their end, until the stop."""
     names = sorted(role.value for role in roles)
     patience = Deadline.after(_PATIENCE_S)
@@ -284,13 +284,13 @@ def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], st
         if not served and not reasons:
             result = {"serving": settings.url, "duties": names}
             show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
-            tell_systemd("READY=1", f"STATUS=serving {', '.join(names)}")
+            notify_systemd("READY=1", f"STATUS=serving {', '.join(names)}")
         elif kinds != said and (served or patience.passed()):
             if reasons:
                 _log.warning("not ready: %s", "; ".join(reasons))
             else:
                 _log.info("ready again")
-            tell_systemd(f"STATUS={f'not ready: {reasons[0]}' if reasons else 'ready again'}")
+            notify_systemd(f"STATUS={f'not ready: {reasons[0]}' if reasons else 'ready again'}")
         else:
             continue
         served, said = served or not reasons, kinds

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, news, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone
@@ -44,7 +44,7 @@ def standalone(
 
 
 def _run_docker(settings: Settings, port: int) -> None:
-    with told_to_stop(interruptible=True) as stop, open_broker("docker", BrokerOptions(port=port), news) as running:
+    with stop_on_signals(interruptible=True) as stop, open_broker("docker", BrokerOptions(port=port), news) as running:
         _announce(settings, f"Kafka is ready: kafka://{running.bootstrap}")
         stop.wait()
         news("stopping ...")

@@ -157,7 +157,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
         ],
     )
     show_further_table(("owner", "of partitions"), _owners(stats))
-    for line in suspects_told(stats):
+    for line in suspects_text(stats):
         write_line(line)
     for p in stats.partitions:
         if p.unreadable:
@@ -225,7 +225,7 @@ def show(
         for line in drawn(cursor, width):
             write_line(line)
         write_line("")
-    for told in [] if stats is None else suspects_told(stats):
+    for told in [] if stats is None else suspects_text(stats):
         write_line(told)
     write_line(LEGEND)
     write_line("")
@@ -271,7 +271,7 @@ def reset(
         timestamp_ms, wanted, place = _place(moment, message_id, admin.node.clock.now_ms)
         stats = admin.subscription_stats(topic, subscription)
         lost = admin.unreadable_cursors(topic, subscription)
-        confirm(f"set {_told(stats)} to {place}{_lost(lost)}", yes)
+        confirm(f"set {_description(stats)} to {place}{_lost(lost)}", yes)
         admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=wanted)
         _show_backlog(settings, admin, stats, f"set to {place}", {"reset_to": place})
 
@@ -287,7 +287,7 @@ def skip(
 ) -> None:
     """Acknowledge the next messages unread. Live consumers still get what is in their inboxes."""
     stats = admin.subscription_stats(topic, subscription)
-    confirm(f"skip up to {counted(count, 'message')} of each partition of {_told(stats)}", yes)
+    confirm(f"skip up to {counted(count, 'message')} of each partition of {_description(stats)}", yes)
     skipped = admin.skip(topic, subscription, count)
     _show_backlog(settings, admin, stats, f"{counted(skipped, 'message')} skipped", {"skipped": skipped})
 
@@ -303,7 +303,7 @@ def clear_backlog(
     """Acknowledge everything up to the end unread. Live consumers still get what is in their inboxes."""
     stats = admin.subscription_stats(topic, subscription)
     lost = admin.unreadable_cursors(topic, subscription)
-    confirm(f"acknowledge the whole backlog of {_told(stats)}{_lost(lost)}", yes)
+    confirm(f"acknowledge the whole backlog of {_description(stats)}{_lost(lost)}", yes)
     admin.clear_backlog(topic, subscription)
     _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
 
@@ -320,7 +320,7 @@ def unsubscribe(
     """Delete a subscription with everything acknowledged on it; one with live consumers only by force."""
     stats = admin.subscription_stats(topic, subscription)
     live = counted(len(stats.consumers), "live process", "live processes")
-    confirm(f"delete {_told(stats)}{f', with {live}' if force and stats.consumers else ''}", yes)
+    confirm(f"delete {_description(stats)}{f', with {live}' if force and stats.consumers else ''}", yes)
     admin.unsubscribe(topic, subscription, force=force)
     show_result(
         settings,
@@ -345,7 +345,7 @@ def _place(
     return None, wanted, message_id_text(wanted)
 
 
-def suspects_told(stats: SubscriptionStats) -> list[str]:
+def suspects_text(stats: SubscriptionStats) -> list[str]:
     """A line for each partition whose messages come slowly because their consumer died."""
     return [
         f"partition {p.partition}: {counted(p.suspects, 'message')} delivered few at a time because their consumer died"
@@ -354,7 +354,7 @@ def suspects_told(stats: SubscriptionStats) -> list[str]:
     ]
 
 
-def _told(stats: SubscriptionStats) -> str:
+def _description(stats: SubscriptionStats) -> str:
     return (
         f"subscription {printable(stats.subscription)} of {stats.topic} "
         f"(backlog {stats.backlog:,}, {stats.individually_deleted:,} acknowledged above mark-delete)"

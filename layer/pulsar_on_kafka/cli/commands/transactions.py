@@ -224,7 +224,7 @@ def show(settings: Settings, admin: AdminClient, txn: TxnArgument) -> None:
 def abort(settings: Settings, admin: AdminClient, txn: TxnArgument, yes: YesOption = False) -> None:
     """Abort a transaction: its messages are never seen, what it acknowledged is delivered again."""
     details = admin.get_transaction_metadata(txn)
-    confirm(f"abort transaction {_told(details.info)}", yes)
+    confirm(f"abort transaction {_description(details.info)}", yes)
     admin.abort_transaction(txn)
     show_result(settings, f"aborted {txn}", {"aborted": str(txn)})
 
@@ -358,7 +358,7 @@ def _show_infos(settings: Settings, found: list[TransactionInfo], now_ms: int) -
     )  # fmt: skip
 
 
-def _told(info: TransactionInfo) -> str:
+def _description(info: TransactionInfo) -> str:
     places = f"{counted(len(info.partitions), 'partition')}, {counted(len(info.subscriptions), 'subscription')}"
     return f"{info.id} ({info.status.value}, opened {time_text(info.opened_at_ms)}, {places})"
 

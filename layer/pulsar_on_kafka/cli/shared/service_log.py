@@ -92,7 +92,7 @@ class ServiceLog(logging.Handler):
         now_s = self._monotonic()
         if self._held and now_s - self._held_since_s >= self._every_s:
             self._stream.emit(self._counted(now_s))
-        if _LOG.isEnabledFor(logging.DEBUG) or not _tells_of_absence(record):
+        if _LOG.isEnabledFor(logging.DEBUG) or not _reports_absence(record):
             self._stream.emit(record)
             return
         if now_s - self._last_s >= self._every_s:
@@ -115,7 +115,7 @@ class ServiceLog(logging.Handler):
         return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, told, None)
 
 
-def _tells_of_absence(record: logging.LogRecord) -> bool:
+def _reports_absence(record: logging.LogRecord) -> bool:
     given = record.args if isinstance(record.args, tuple) else ()
     return any(isinstance(each, _AWAY) for each in given)
 
@@ -141,7 +141,7 @@ class _Json(_Text):
         return json.dumps(line, ensure_ascii=False)
 
 
-def tell_systemd(*states: str) -> None:
+def notify_systemd(*states: str) -> None:
     """Sends `READY=1`, `STOPPING=1`, `STATUS=...` to a service manager that requested them.
 
     Source: sd_notify(3). Raises nothing: the work continues without a manager.

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.fallback_roles import LOOK_S
 from pulsar_on_kafka.broker.node.node import Node, acquire, release
-from pulsar_on_kafka.broker.node.services import ToldToProducers
+from pulsar_on_kafka.broker.node.services import ProducerPolicies
 from pulsar_on_kafka.broker.publishing.arguments import check_range
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
@@ -44,7 +44,7 @@ class Grows(Protocol):
 class FollowsPolicies(Protocol):
     """A producer that receives its topic's policies."""
 
-    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+    def follow_policies(self, policies: ProducerPolicies, deadline: Deadline) -> None:
         """Raises LayerError: not possible now; called again."""
 
 
@@ -85,7 +85,7 @@ class TopicWatch(Generic[_User]):
     def __init__(self, scheduler: Scheduler, every_s: float, tell: Callable[[list[tuple[_User, Topic]]], None]) -> None:
         self._scheduler = scheduler
         self._every_s = every_s
-        self._tell = tell
+        self._update = tell
         self._watched: WeakKeyDictionary[_User, Topic] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._begun = False
@@ -105,15 +105,15 @@ class TopicWatch(Generic[_User]):
         with self._lock:
             watched = list(self._watched.items())
         if watched:
-            self._tell(watched)
+            self._update(watched)
 
 
-def tell_policies(
+def update_policies(
     node: Node, watched: Sequence[tuple[FollowsPolicies, Topic]], deadline: Callable[[], Deadline]
 ) -> None:
     """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use. `deadline`
     gives a new one for each call to the cluster."""
-    told = node.told_to_producers({topic.name.base for _, topic in watched}, deadline())
+    told = node.producer_policies({topic.name.base for _, topic in watched}, deadline())
     for user, topic in watched:
         wanted = told[topic.name.base]
         try:
@@ -139,8 +139,8 @@ class Session:
         self.scheduler = Scheduler("pok-discovery")
         self._settings = settings
         self._connect_timeout_s = min(options.connection_timeout_ms / 1000, self.operation_timeout_s)
-        self._discovery = TopicWatch[Grows](self.scheduler, DISCOVERY_S, self._tell_partitions)
-        self._policies = TopicWatch[FollowsTopic](self.scheduler, POLICIES_S, self._tell_policies)
+        self._discovery = TopicWatch[Grows](self.scheduler, DISCOVERY_S, self._update_partitions)
+        self._policies = TopicWatch[FollowsTopic](self.scheduler, POLICIES_S, self._update_policies)
         self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.scheduler)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
         self._producers: set[OpenProducer] = set()
@@ -164,7 +164,7 @@ class Session:
                 self._node = acquire(self._settings, Deadline.after(self._connect_timeout_s))
                 self._node.store.budget.allow(self._cursor_memory_limit_bytes)
                 if self._stands_in:
-                    self._node.stand_in.wanted()
+                    self._node.stand_in.use()
                     self.scheduler.every(LOOK_S, self._node.stand_in.look)
             return self._node
 
@@ -231,7 +231,7 @@ class Session:
         if topic.partitioned:
             self._discovery.watch(topic, user)
 
-    def _tell_partitions(self, watched: list[tuple[Grows, Topic]]) -> None:
+    def _update_partitions(self, watched: list[tuple[Grows, Topic]]) -> None:
         counts: dict[str, int] = {}
         for user, topic in watched:
             deadline = self.deadline()
@@ -243,8 +243,8 @@ class Session:
             except errors.LayerError as failure:  # calls of the user report the error
                 _log.info("topic=%s new partitions not seen: %s", topic.name, failure)
 
-    def _tell_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:
-        tell_policies(self.node(), watched, self.deadline)
+    def _update_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:
+        update_policies(self.node(), watched, self.deadline)
 
     def close(self) -> None:
         """Close everything, end every thread.
@@ -273,7 +273,7 @@ class Session:
                 release_metrics(self._metrics_server)
             if node is not None:
                 if self._stands_in:
-                    node.stand_in.unwanted()
+                    node.stand_in.let_go()
                 release(node)
 
 

@@ -110,14 +110,14 @@ class MovingConsumer(Moving[Consumer], Consumer):
         if last is None or self._gone:
             return
         still = _Still(lambda: self._unacknowledged(last), STILL_S)
-        wait_until(lambda: self._wants_more() and (self._unacknowledged(last) <= 0 or still.is_so()), self._grace)
+        wait_until(lambda: self._requires_more() and (self._unacknowledged(last) <= 0 or still.is_so()), self._grace)
         with self._changing:
             self._former += [(layout, self._cluster) for layout in last.layouts()]
             self._attached = None
             self._in_hand = self._unacknowledged(last)
         self._part(last)
 
-    def _wants_more(self) -> bool:
+    def _requires_more(self) -> bool:
         """Whether the application is not processing a message, as far as known."""
         return not self._listening and bool(self._asking or self._unanswered or self._options.message_listener)
 
@@ -174,7 +174,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
             self._asking.pop()
 
     def receive_async(self, callback: ReceiveCallback) -> None:
-        def told(result: Result, message: Message | None) -> None:
+        def on_message(result: Result, message: Message | None) -> None:
             if result is Result.AlreadyClosed and not self._gone:
                 self._receive_on_the_next(callback)
             else:
@@ -185,7 +185,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
             self._receive_on_the_next(callback)
         else:
             try:
-                inner.receive_async(told)
+                inner.receive_async(on_message)
             except AlreadyClosed:
                 if self._inner is inner:
                     raise

@@ -75,7 +75,7 @@ class MovingReader(Moving[Reader], Reader):
         self._left = cluster
         self._go_on(inner)
         if not self._gone and self._listening_with is not None:
-            inner.listen(self._heard)
+            inner.listen(self._receive_message)
 
     def _starts(self, session: Session, former: Topic, cluster: str) -> dict[int, int]:
         """The start in each partition, found by the places of the originals."""
@@ -138,9 +138,9 @@ class MovingReader(Moving[Reader], Reader):
         self._listening_with = listener
         inner = self._inner
         if inner is not None:
-            inner.listen(self._heard)
+            inner.listen(self._receive_message)
 
-    def _heard(self, inner: Reader, message: Message) -> None:
+    def _receive_message(self, inner: Reader, message: Message) -> None:
         if inner is self._inner and self._listening_with is not None and self._note(message):
             self._listening_with(self, message)
 

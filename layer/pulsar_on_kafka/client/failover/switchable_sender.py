@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.meters import SendCounts
-from pulsar_on_kafka.broker.publishing.in_flight import OwnCallback, SendCallback, fail, is_waited_for, tell
+from pulsar_on_kafka.broker.publishing.in_flight import OwnCallback, SendCallback, fail, is_waited_for, report_refusal
 from pulsar_on_kafka.broker.publishing.outlet import room_for_pending
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.failover.preconnect import producer_ahead
@@ -110,11 +110,11 @@ class MovingSender(Moving[Producer]):
                 self._held.append(held)
                 return
         if self._gone:
-            tell(held.callback, self._is_closed())
+            report_refusal(held.callback, self._is_closed())
         elif arrived:
             self.send(held.content, held.callback, *held.arguments, **held.options)
         else:
-            tell(
+            report_refusal(
                 held.callback,
                 ProducerQueueIsFull(f"{self._room} messages to {self._options.topic} wait for their tenant to arrive"),
             )

@@ -21,7 +21,7 @@ from pulsar_on_kafka.broker.subscriptions.records.decryption import RecordDecryp
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.receiving.batch_receive import Inbox, hear
+from pulsar_on_kafka.client.receiving.batch_receive import Inbox, call_listener
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_reading, incoming_values
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
@@ -168,7 +168,7 @@ class Reader(OfOneProcess):
     def _listen_once(self) -> bool:
         if self._closed or self._listener is None:
             return False
-        return hear(cast("Inbox", self._inbox), self._listener, self)  # its endpoint makes Messages
+        return call_listener(cast("Inbox", self._inbox), self._listener, self)  # its endpoint makes Messages
 
     def has_message_available(self) -> bool:
         """Whether `read_next` has a message to give without waiting for one to be sent. Exact: the rest of the topic is

@@ -42,7 +42,7 @@ _Owner = TypeVar("_Owner")
 _UNLIMITED: Final = sys.maxsize
 
 
-def hear(inbox: Inbox, listener: Callable[[_Owner, Message], None], owner: _Owner) -> bool:
+def call_listener(inbox: Inbox, listener: Callable[[_Owner, Message], None], owner: _Owner) -> bool:
     """Calls a listener with the next message; False when there is none."""
     message = inbox.take_now()
     if message is None:

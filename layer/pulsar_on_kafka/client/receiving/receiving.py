@@ -12,7 +12,12 @@ from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox, hear
+from pulsar_on_kafka.client.receiving.batch_receive import (
+    DEFAULT_POLICY,
+    ConsumerBatchReceivePolicy,
+    Inbox,
+    call_listener,
+)
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
 
@@ -129,7 +134,7 @@ class Receiving(OfOneProcess, Generic[_C]):
     def _listen_once(self) -> bool:
         if self._listener_paused or self._closed or self._listener is None:
             return False
-        return hear(self._inbox, self._listener, cast("_C", self))
+        return call_listener(self._inbox, self._listener, cast("_C", self))
 
     def _answer_once(self) -> bool:
         if not self._receives:

@@ -158,7 +158,7 @@ class TopicPositions:
             return None
         where = data_partition(self._topic, partition)
         buffers = self._node.transaction_views.buffers
-        return buffers.ask(where.topic, lambda entries: entries.snapshot(where), deadline)
+        return buffers.query(where.topic, lambda entries: entries.snapshot(where), deadline)
 
     def _last_in(
         self, partition: int, start: int, end: int, snapshot: BufferSnapshot | None, deadline: Deadline

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import answered
 from pulsar_on_kafka.broker.lookup.http_directory import TENANTS_PATH
-from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, Asker
+from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, LookupClient
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.clusters.lookup_service.followed_map import FollowedMap
@@ -66,7 +66,7 @@ class LookupAnswers:
             # PEP 3333: the bytes of the path, one character each
             path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
             query = parse_qs(str(environ.get("QUERY_STRING", "")))
-            asker = Asker(str(environ.get("REMOTE_ADDR", "")), query.get("listener", [""])[0])
+            asker = LookupClient(str(environ.get("REMOTE_ADDR", "")), query.get("listener", [""])[0])
             said = self._answer(path, query, asker)
         except _Refusal as refused:
             status, said = refused.status, {"reason": str(refused)}
@@ -76,7 +76,7 @@ class LookupAnswers:
             status, said = HTTPStatus.SERVICE_UNAVAILABLE, {"reason": str(failure)}
         return answered(f"{status.value} {status.phrase}", said, start_response)
 
-    def _answer(self, path: str, query: dict[str, list[str]], asker: Asker) -> dict[str, Any]:
+    def _answer(self, path: str, query: dict[str, list[str]], asker: LookupClient) -> dict[str, Any]:
         if path.startswith(TENANTS_PATH):
             return self._tenant(path.removeprefix(TENANTS_PATH), query, asker)
         if path.startswith(_TOPIC):
@@ -97,7 +97,7 @@ class LookupAnswers:
             return {"status": "ok"}
         raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {path}; see docs/migration.md")
 
-    def _tenant(self, tenant: str, query: dict[str, list[str]], asker: Asker) -> dict[str, str]:
+    def _tenant(self, tenant: str, query: dict[str, list[str]], asker: LookupClient) -> dict[str, str]:
         if "unless" not in query:
             return self._map.place(tenant, asker).as_json()
         try:
@@ -106,7 +106,7 @@ class LookupAnswers:
             raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
         return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
 
-    def _topic(self, parts: list[str], asker: Asker = ANY_CLIENT) -> tuple[TenantPlace, str]:
+    def _topic(self, parts: list[str], asker: LookupClient = ANY_CLIENT) -> tuple[TenantPlace, str]:
         """The topic's place as the client reaches it; for this service itself the cluster's own address."""
         if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
             raise _Refusal(

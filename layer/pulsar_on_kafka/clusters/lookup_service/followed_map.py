@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, Asker, url_for
+from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, LookupClient, url_for
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, place_of
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
@@ -34,7 +34,7 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
     def addresses(deadline: Deadline) -> Mapping[str, ClusterAddress]:
         return services.clusters.registry(deadline).clusters
 
-    def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
+    def on_records(_: Sequence[tuple[int, LogRecord]]) -> None:
         followed.look()
 
     config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
@@ -43,7 +43,7 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
         followed = FollowedMap(services.tenants.all, addresses, services.clock)
         stack.callback(followed.close)
         tail = PartitionTail(
-            services.log, TENANTS, reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
+            services.log, TENANTS, reader, lambda: set(range(TENANTS.partitions)), on_records, name="pok-lookup-tail",
             without="changes of the map of tenants arrive a quarter of a second later",
         )  # fmt: skip
         stack.callback(lambda: tail.close(Deadline.after(_CLOSE_S)))
@@ -84,12 +84,12 @@ class FollowedMap:
         self._worker = Worker("pok-lookup-map", self._follow, failing, retry=Retry(LOOK_S))
         self._worker.start()
 
-    def place(self, tenant: str, asker: Asker = ANY_CLIENT) -> TenantPlace:
+    def place(self, tenant: str, asker: LookupClient = ANY_CLIENT) -> TenantPlace:
         """Raises LookupFailed."""
         with self._changed:
             return self._place(tenant, asker)
 
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANY_CLIENT) -> TenantPlace:
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: LookupClient = ANY_CLIENT) -> TenantPlace:
         """The place, as soon as its version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.
@@ -124,7 +124,7 @@ class FollowedMap:
             self._changed.notify_all()
         self._worker.close(Deadline.never())
 
-    def _place(self, tenant: str, asker: Asker) -> TenantPlace:
+    def _place(self, tenant: str, asker: LookupClient) -> TenantPlace:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
             raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
         record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)

@@ -147,17 +147,17 @@ class MigrationWorker:
                 began_s = self._home.clock.monotonic()
                 self._news(f"programs of {tenant} stop on {from_cluster} ...")
 
-                def tell(what: str) -> None:
+                def announce(what: str) -> None:
                     self._news(f"{what} after {self._home.clock.monotonic() - began_s:.2f} s")
 
                 sides.wait_until_disconnected()
-                tell(f"no program is on {from_cluster}")
+                announce(f"no program is on {from_cluster}")
                 report = sides.bring_over(both)
-                tell(f"everything is on {to_cluster}, and compared,")
+                announce(f"everything is on {to_cluster}, and compared,")
                 if not report.good:
                     raise errors.Refused("; ".join(report.problems()))
                 tenants.move(tenant, TenantMove.FINISH_SWITCH, self._call(), to_cluster)
-                tell(f"programs go on, on {to_cluster},")
+                announce(f"programs go on, on {to_cluster},")
 
     def _is_at(self, cluster: str) -> bool:
         place = self._home.tenants.record(self.record.tenant, self._call())

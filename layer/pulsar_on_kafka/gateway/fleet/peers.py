@@ -50,7 +50,7 @@ class FleetPeers:
             del self._peers[gone]
         for url in set(urls) - self._peers.keys():
             self._peers[url] = _Peer()
-            self._ask(url)
+            self._request(url)
 
     def is_there(self, url: str) -> bool:
         """False: the gateway answered once, and no longer does or has to be checked. `on_answer` is called later."""
@@ -59,7 +59,7 @@ class FleetPeers:
             return True
         if self._clock.monotonic() - peer.at_s <= FRESH_S:
             return peer.answers
-        self._ask(url)
+        self._request(url)
         return False
 
     async def end(self) -> None:
@@ -69,19 +69,19 @@ class FleetPeers:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
 
-    def _ask(self, url: str) -> None:
+    def _request(self, url: str) -> None:
         peer = self._peers[url]
         if peer.asking or self._ended:
             return
         peer.asking = True
 
-        async def ask() -> None:
+        async def request() -> None:
             peer.answers = await _answers(url)
             peer.answered = peer.answered or peer.answers
             peer.at_s, peer.asking = self._clock.monotonic(), False
             self._on_answer()
 
-        task = self._loop.create_task(ask())
+        task = self._loop.create_task(request())
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

@@ -233,7 +233,7 @@ class GatewayTransactions:
             return question(found)
 
         self.check_coordinator(txn.coordinator)
-        return self._node.looking.coordinators.ask_each([txn.coordinator], look, deadline)[0]
+        return self._node.looking.coordinators.query_each([txn.coordinator], look, deadline)[0]
 
     def _check_owner(self, txn: TxnId, owner: str, role: str) -> None:
         """Source: `verifyTxnOwnership`, whose error this is."""

@@ -246,7 +246,7 @@ class WireEndpoint(Endpoint):
         self.ends_by_seek = True
         self._lost()
 
-    def hear_active(self, *, active: bool) -> None:
+    def notify_active(self, *, active: bool) -> None:
         self._active = active
         if self._is_introduced:
             self._send_active()

@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.node.services import ToldToProducers
+from pulsar_on_kafka.broker.node.services import ProducerPolicies
 from pulsar_on_kafka.broker.publishing.admission import Application, TopicAdmission
 from pulsar_on_kafka.broker.publishing.chunking import KEY_AND_HEADERS_BYTES, record_limit
 from pulsar_on_kafka.broker.publishing.in_flight import OwnCallback
@@ -454,7 +454,7 @@ class WireProducer:
             return
         self._left()
 
-    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+    def follow_policies(self, policies: ProducerPolicies, deadline: Deadline) -> None:
         """Close the producer when its topic was deleted by force or the backlog quota is exceeded, as in Pulsar. The
         client reopens it, on a new topic or when the quota allows. Raises LayerError."""
         is_over = policies.incarnation != self._topic.layout.incarnation

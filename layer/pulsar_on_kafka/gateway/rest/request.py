@@ -111,14 +111,14 @@ class RestRequest:
 
     def nothing_in(self, where: str, value: object) -> None:
         """Raises RestError: `value` has something that is not stored here."""
-        if _says_something(value):
+        if _differs_from_default(value):
             raise RestError(501, f"{where} is not kept by this gateway, got {value!r:.200} (docs/gateway.md)")
 
 
-def _says_something(value: object) -> bool:
+def _differs_from_default(value: object) -> bool:
     """Whether a value differs from Pulsar's defaults."""
     if isinstance(value, Mapping):
-        return any(_says_something(each) for each in value.values())
+        return any(_differs_from_default(each) for each in value.values())
     return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
 
 

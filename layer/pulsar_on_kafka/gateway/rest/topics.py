@@ -56,7 +56,7 @@ def partitions(request: RestRequest) -> dict[str, Any]:
     return {"partitions": partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=may_be_made)}
 
 
-def _wanted_partitions(request: RestRequest) -> int:
+def _requested_partitions(request: RestRequest) -> int:
     body = request.json()
     if isinstance(body, dict):
         request.nothing_in("properties of a topic", body.get("properties"))
@@ -69,11 +69,11 @@ def _wanted_partitions(request: RestRequest) -> int:
 
 
 def make_partitioned(request: RestRequest) -> None:
-    request.admin.create_partitioned_topic(request.topic, _wanted_partitions(request))
+    request.admin.create_partitioned_topic(request.topic, _requested_partitions(request))
 
 
 def grow(request: RestRequest) -> None:
-    request.admin.update_partitions(request.topic, _wanted_partitions(request))
+    request.admin.update_partitions(request.topic, _requested_partitions(request))
 
 
 def make(request: RestRequest) -> None:
@@ -161,16 +161,18 @@ def schema(request: RestRequest) -> dict[str, Any]:
     if number is not None and not number.isdecimal():
         raise RestError(400, f"a schema's version is a number, got {number!r:.60}")
     version = None if number is None else int(number)
-    return _told(_of_either_domain(request, lambda topic: request.admin.get_schema_info_with_version(topic, version)))
+    return _schema_body(
+        _of_either_domain(request, lambda topic: request.admin.get_schema_info_with_version(topic, version))
+    )
 
 
 def schemas(request: RestRequest) -> dict[str, Any]:
     """All schemas that are not deleted, the oldest first."""
     found = _of_either_domain(request, request.admin.get_all_schemas)
-    return {"getSchemaResponses": [_told(each) for each in found]}
+    return {"getSchemaResponses": [_schema_body(each) for each in found]}
 
 
-def _told(found: StoredSchema) -> dict[str, Any]:
+def _schema_body(found: StoredSchema) -> dict[str, Any]:
     try:
         return found.rest()
     except UnreadableSchema as failure:

@@ -38,13 +38,13 @@ _RETRY_INTERVAL_S: Final = 0.3
 _PREPARE_AFTER_S: Final = 5.0
 
 
-class AsksGroups(Protocol):
+class GroupDescriber(Protocol):
     """Source: `KafkaAdmin`."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
 
 
-class SaysGoodBye(Protocol):
+class LeaveGroupRequests(Protocol):
     """Source: `GoodByes`."""
 
     def prepare(self) -> None: ...
@@ -65,7 +65,7 @@ class Departures:
     Memory: for each membership the names of up to three processes.
     """
 
-    def __init__(self, groups: AsksGroups, good_byes: SaysGoodBye, clock: Clock) -> None:
+    def __init__(self, groups: GroupDescriber, good_byes: LeaveGroupRequests, clock: Clock) -> None:
         self._groups = groups
         self._good_byes = good_byes
         self._clock = clock

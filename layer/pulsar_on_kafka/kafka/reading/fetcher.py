@@ -142,11 +142,11 @@ class Fetcher(OfOneProcess):
             NoSuchTopic, NoLeaderNow: the state lasted for two seconds, or until the deadline. Other StoreErrors at
                 once.
         """
-        return self._asked(topic, partition, LOG_START, deadline)
+        return self._request_offset(topic, partition, LOG_START, deadline)
 
     def log_end(self, topic: str, partition: int, deadline: Deadline) -> int:
         """The high watermark as the leader reports now. Retries, and raises, like `log_start`."""
-        return self._asked(topic, partition, LOG_END, deadline)
+        return self._request_offset(topic, partition, LOG_END, deadline)
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         """(log start, high watermark), from two requests in sequence."""
@@ -155,15 +155,15 @@ class Fetcher(OfOneProcess):
     def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
         """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none. Patient,
         and raises, as `log_start`."""
-        found = self._asked(topic, partition, timestamp_ms, deadline)
+        found = self._request_offset(topic, partition, timestamp_ms, deadline)
         return None if found < 0 else found
 
-    def _asked(self, topic: str, partition: int, timestamp: int, deadline: Deadline) -> int:
+    def _request_offset(self, topic: str, partition: int, timestamp: int, deadline: Deadline) -> int:
         where = KafkaPartition(topic, partition)
         patience = deadline.at_most(_JUST_MADE_S)
         while True:
             try:
-                return self._asked_once(where, timestamp, deadline)
+                return self._request_once(where, timestamp, deadline)
             except (NoSuchTopic, NoLeaderNow):
                 pause(min(_RETRY_INTERVAL_S, patience.remaining_s()))
                 if patience.passed():
@@ -172,7 +172,7 @@ class Fetcher(OfOneProcess):
                 with self._releasing():
                     self._reader().learn(topic, max(0.001, patience.remaining_s()))
 
-    def _asked_once(self, where: KafkaPartition, timestamp: int, deadline: Deadline) -> int:
+    def _request_once(self, where: KafkaPartition, timestamp: int, deadline: Deadline) -> int:
         began_s = time.monotonic()
         try:
             answer = self._answer(_Question(where, timestamp), deadline)
@@ -192,7 +192,7 @@ class Fetcher(OfOneProcess):
             while (answer := question.answer) is None:
                 if self._lock.take_unless(question.is_answered, deadline):
                     with self._releasing():
-                        self._ask(question, deadline)
+                        self._send_requests(question, deadline)
                 elif not question.is_answered():
                     raise DeadlineExceeded(
                         f"the deadline passed during other requests, before {question.where} was requested"
@@ -204,7 +204,7 @@ class Fetcher(OfOneProcess):
             raise answer
         return answer
 
-    def _ask(self, mine: _Question, deadline: Deadline) -> None:
+    def _send_requests(self, mine: _Question, deadline: Deadline) -> None:
         """Sends the requests of all waiting threads, one for each partition."""
         wanted, together = {mine.where: mine.timestamp}, [mine]
         if not mine.alone:
@@ -315,7 +315,7 @@ class Fetcher(OfOneProcess):
             where = event.where
             if not isinstance(event, Failed):
                 if where in self._assigned:
-                    came.setdefault(where, _Came()).hear(event)
+                    came.setdefault(where, _Came()).apply(event)
             elif where.topic:  # else it is about a topic that was read before, perhaps
                 for each in self._assigned.values():
                     if where in (each.where, KafkaPartition(each.where.topic, -1)):
@@ -364,7 +364,7 @@ class _Came:
     records: list[KafkaRecord] = field(default_factory=list)
     position: int = 0
 
-    def hear(self, event: Records | EndOfLog) -> None:
+    def apply(self, event: Records | EndOfLog) -> None:
         match event:
             case Records(_, records):
                 self.records += records

@@ -94,7 +94,7 @@ class RangeReader:
                 events = self._reader.poll(_BATCH, min(_POLL_S, deadline.remaining_s()))
                 if events:
                     heard_s = time.monotonic()
-                self._hear(events, take)
+                self._apply(events, take)
                 self._finish()
                 if deadline.passed() or time.monotonic() - heard_s > STUCK_S:
                     late = DeadlineExceeded("no records in time")
@@ -123,7 +123,7 @@ class RangeReader:
             self._reader.add(begun)
         return bool(begun)
 
-    def _hear(self, events: Iterable[Event], take: Callable[[int, list[KafkaRecord]], None]) -> None:
+    def _apply(self, events: Iterable[Event], take: Callable[[int, list[KafkaRecord]], None]) -> None:
         found: dict[int, list[KafkaRecord]] = {}
         for event in events:
             match event:

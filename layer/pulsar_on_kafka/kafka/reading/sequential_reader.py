@@ -44,7 +44,7 @@ class _Place:
     end: int = 0
     """Up to where everything has come that is there: the log's end, where it was reached."""
 
-    def hear(self, event: Records | EndOfLog) -> None:
+    def apply(self, event: Records | EndOfLog) -> None:
         if isinstance(event, EndOfLog):
             self.end = max(self.end, event.offset)
         else:
@@ -153,7 +153,7 @@ class AscendingReader:
             if isinstance(event, Failed):
                 failed.append(event)
             elif event.where.partition in self._places:  # else it was left meanwhile
-                self._places[event.where.partition].hear(event)
+                self._places[event.where.partition].apply(event)
         for event in failed:  # now that nothing is lost of what came for other partitions
             if isinstance(event, OutOfRange):
                 self.leave(event.where.partition)

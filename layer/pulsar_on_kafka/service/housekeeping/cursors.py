@@ -114,7 +114,7 @@ class CursorHousekeeping:
                     deadline.at_most(_CURSOR_S),
                 )
             except LayerError as failure:
-                self._tell(cursor, failure)
+                self._report(cursor, failure)
         return done
 
     def _keep_house(
@@ -188,7 +188,7 @@ class CursorHousekeeping:
             )  # fmt: skip
         return len(names) + len(copies)
 
-    def _tell(self, cursor: CursorName, failure: LayerError) -> None:
+    def _report(self, cursor: CursorName, failure: LayerError) -> None:
         place = f"{cursor.topic}/{cursor.subscription}[{cursor.partition}]"
         level = logging.DEBUG if place in self._told else logging.WARNING
         if len(self._told) < MAX_AT_ONCE:

@@ -174,7 +174,7 @@ class DeadNames:
                 continue
             for number in {state_topic.partition_for(name) for name in dead}:
                 view = LogView(self._log, state_topic, number, lambda: _SpokenOf(dead), self._clock)
-                found |= view.ask(_SpokenOf.topics, deadline)
+                found |= view.query(_SpokenOf.topics, deadline)
         return found
 
 

@@ -31,7 +31,7 @@ from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors, ReadCursors
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, CursorCommand
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import BacklogExceeded, TopicRecord
 
 _log: Final = logging.getLogger(__name__)
@@ -172,9 +172,9 @@ class BacklogKeeper:
             done += self._evict(limited, partition, exceeded, sizes, deadline)
         if to_tell is None and not (limited.all_known and len(seen) == len(limited.backlogs)):
             return done  # the written state stands until all is known
-        return done + self._tell(limited, to_tell, now_ms, deadline)
+        return done + self._report(limited, to_tell, now_ms, deadline)
 
-    def _tell(self, limited: _Limited, exceeded: Exceeded | None, now_ms: int, deadline: Deadline) -> int:
+    def _report(self, limited: _Limited, exceeded: Exceeded | None, now_ms: int, deadline: Deadline) -> int:
         told, to_tell = limited.told, None
         if exceeded is not None:
             self.exceeded += 1
@@ -212,7 +212,7 @@ class BacklogKeeper:
             if cluster_of(name) is not None:
                 _log.warning("cursor=%s/%s holds %s, and is not set on", limited.topic.name, name, exceeded.limit)
                 continue
-            wishes: dict[int, Wish] = {partition: AcknowledgeUpTo(offset - 1)}
+            wishes: dict[int, CursorCommand] = {partition: AcknowledgeUpTo(offset - 1)}
             try:
                 self._change_cursors(limited.subscriptions[name], wishes, Deadline.after(_CURSOR_S))
             except LayerError as failure:

@@ -21,13 +21,13 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, CursorCommand
 
 _log: Final = logging.getLogger(__name__)
 _CURSOR_S: Final = 10.0
 
 ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
-ChangeCursors: TypeAlias = Callable[[Subscription, Mapping[int, Wish], Deadline], Mapping[int, int]]
+ChangeCursors: TypeAlias = Callable[[Subscription, Mapping[int, CursorCommand], Deadline], Mapping[int, int]]
 
 
 class MessageExpiry:
@@ -89,7 +89,7 @@ class MessageExpiry:
         return expired
 
     def _acknowledge(self, subscription: Subscription, first_live: Mapping[int, int], deadline: Deadline) -> int:
-        wishes: dict[int, Wish] = {}
+        wishes: dict[int, CursorCommand] = {}
         for partition, cursor in self._read_cursors(subscription, deadline).items():
             if partition not in first_live:
                 continue

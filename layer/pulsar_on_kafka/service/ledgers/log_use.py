@@ -107,7 +107,7 @@ class KafkaLogUse:
             for partition, cursor in self._read_cursors(subscription, deadline).items():
                 if partition in cursors:
                     cursors[partition].append(cursor.state.next_unacked)
-        snapshots = self._services.looking.buffers.ask(
+        snapshots = self._services.looking.buffers.query(
             str(topic.name.base), partial(_snapshots, topic=topic, partitions=partitions), deadline
         )
         sequences = self._services.sequences.needed(

@@ -253,7 +253,7 @@ class Maintenance(SharedRole):
                 self._worker.wake()
             except Corrupt as unreadable:
                 failed += 1
-                self._tell_unreadable(owner.state_partition, unreadable)
+                self._report_unreadable(owner.state_partition, unreadable)
         return turns, failed, False
 
     def _retire(self, owners: Iterable[LedgerOwner], deadline: Deadline) -> list[Retired]:
@@ -293,13 +293,13 @@ class Maintenance(SharedRole):
                 _log.info("%s", fenced)
                 self._worker.wake()
             except Corrupt as unreadable:
-                self._tell_unreadable(number, unreadable)
+                self._report_unreadable(number, unreadable)
             else:
                 self._unreadable.pop(number, None)
                 serving.append(owner)
         return serving
 
-    def _tell_unreadable(self, number: int, failure: Corrupt) -> None:
+    def _report_unreadable(self, number: int, failure: Corrupt) -> None:
         told = str(failure)
         level = logging.DEBUG if self._unreadable.get(number) == told else logging.ERROR
         self._unreadable[number] = told

@@ -65,7 +65,7 @@ class PartitionLook:
         place = LedgerPlace(str(name), topic.layout.incarnation, partition)
         listed: Sequence[Ledger] = ()
         if with_list:
-            listed = self._services.ledger_views.ask(str(name), lambda lists: lists.ledgers(place), deadline)
+            listed = self._services.ledger_views.query(str(name), lambda lists: lists.ledgers(place), deadline)
         log = self._use.log_of(topic, partition, deadline)
         if log is None:
             raise NoLeaderNow(f"{topic.kafka_topic}-{partition} has no leader now")

@@ -97,7 +97,7 @@ class Retirement:
         pending = list(islice(_deleting(lists, concerned), MAX_AT_ONCE))
         if not pending:
             return Retired()
-        self._ask_for(pending, deadline)
+        self._request_deletion(pending, deadline)
         named = {ledger.record.topic for ledger in pending}
         judgement = self._judge(lists, [topic for topic in concerned if topic.name in named], deadline)
         may_go = {ledger.id for ledger in judgement.free}
@@ -108,10 +108,10 @@ class Retirement:
         lists = owner.lists(deadline)
         self._trusted.add(ledger.id for ledger in gone if lists.ledger(ledger.id) is None)
         self._asked_for.difference_update(ledger.id for ledger in (*gone, *kept))
-        _tell(gone, kept)
+        _report(gone, kept)
         return Retired(len(gone), len(kept), len(gone) == MAX_AT_ONCE)
 
-    def _ask_for(self, pending: Sequence[Ledger], deadline: Deadline) -> None:
+    def _request_deletion(self, pending: Sequence[Ledger], deadline: Deadline) -> None:
         """Requests the deletion of their data; this process requests it once."""
         new = [ledger for ledger in pending if ledger.id not in self._asked_for]
         if new:
@@ -179,7 +179,7 @@ def _deleting(lists: LedgerLists, topics: Sequence[TopicLogs]) -> Iterator[Ledge
             yield from (each for each in lists.ledgers(_place(topic, partition)) if each.state is LedgerState.DELETING)
 
 
-def _tell(gone: Sequence[Ledger], kept: Sequence[Ledger]) -> None:
+def _report(gone: Sequence[Ledger], kept: Sequence[Ledger]) -> None:
     for what, ledgers in (("off its list", gone), ("needed after all", kept)):
         for topic, count in Counter(ledger.record.topic for ledger in ledgers).items():
             _log.info("topic=%s ledgers %s: %d", topic, what, count)

@@ -68,7 +68,7 @@ class TopicDeletion:
             if LEDGERS.partition_for(deleting.name) not in state_partitions:
                 continue
             try:
-                done += not self.end(deleting, deadline) and self._ask_for(deleting, deadline)
+                done += not self.end(deleting, deadline) and self._request_deletion(deleting, deadline)
             except LayerError as failure:
                 deadline.check(f"topic {deleting.name} to be deleted")
                 _log.warning("topic=%s its deletion continues later: %s", deleting.name, failure)
@@ -87,7 +87,7 @@ class TopicDeletion:
         _log.info("topic=%s deleted with the last of its ledgers", deleting.name)
         return True
 
-    def _ask_for(self, deleting: TopicRecord, deadline: Deadline) -> bool:
+    def _request_deletion(self, deleting: TopicRecord, deadline: Deadline) -> bool:
         if deleting.deletion_ends:
             return False
         described = self._admin.describe_topic(deleting.kafka_topic, deadline)

@@ -95,10 +95,10 @@ class Copying:
                 else:
                     yield [*self._copies(unpack(found)), origin, position, published]
             else:
-                wanted = self._wanted(found or [])
+                wanted = self._headers_to_copy(found or [])
                 yield None if wanted is None else [*wanted, origin, position, published]
 
-    def _wanted(self, headers: Headers) -> Headers | None:
+    def _headers_to_copy(self, headers: Headers) -> Headers | None:
         ours = [name for name, _ in headers if name in _CONCERNS_US]
         if ours:
             if REPLICATED_FROM in ours or MARKER in ours:

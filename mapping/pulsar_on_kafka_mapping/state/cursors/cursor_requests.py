@@ -104,15 +104,15 @@ class CloseConsumers:
 
 
 @dataclass(frozen=True, slots=True)
-class TellConsumers:
-    """Requests a report of its consumers (`ConsumersTold`) from every process, and, from the owner of the partition,
+class DescribeConsumers:
+    """Requests a report of its consumers (`ConsumersReport`) from every process, and, from the owner of the partition,
     the holder of the entry at the offset; -1: of no entry."""
 
     partition: Int64 = -1
     offset: Int64 = -1
 
 
-Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers
+CursorCommand = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers | DescribeConsumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Request:
 
     id: bytes
     life: CursorLife
-    wish: Wish
+    wish: CursorCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class CursorReply:
     """The kind of the refusal, where there are several."""
 
 
-class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReportedConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A process's report on one of its consumers.
 
     `permits` is the room in its inbox, `unacked` its number of unacknowledged messages (Shared, Key_Shared),
@@ -168,7 +168,7 @@ class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldWaiting:
+class ReportedWaiting:
     """Messages that wait for a Key_Shared consumer, and their age in seconds. `member`: client id of its process; ''
     for the reporting one."""
 
@@ -179,7 +179,7 @@ class ToldWaiting:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldActive:
+class ReportedActive:
     """The active consumer of a partition (Exclusive, Failover) that the reporting process owns. `member`: client id of
     the consumer's process; '' for the reporting one."""
 
@@ -189,7 +189,7 @@ class ToldActive:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldHolder:
+class ReportedHolder:
     """The consumer that holds the requested entry. `member`: client id of its process; '' for the reporting one."""
 
     member: str
@@ -197,16 +197,16 @@ class ToldHolder:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumersTold:
+class ConsumersReport:
     """A process, known by the client id of its membership, answers the request with this id."""
 
     id: bytes
     member: str
-    consumers: tuple[ToldConsumer, ...]
-    waiting: tuple[ToldWaiting, ...] = ()
+    consumers: tuple[ReportedConsumer, ...]
+    waiting: tuple[ReportedWaiting, ...] = ()
     """Waiting messages of its own partitions."""
-    holder: ToldHolder | None = None
-    active: tuple[ToldActive, ...] = ()
+    holder: ReportedHolder | None = None
+    active: tuple[ReportedActive, ...] = ()
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -251,10 +251,10 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 class _Told(msgspec.Struct, omit_defaults=True):
     told: str
     member: str
-    consumers: tuple[ToldConsumer, ...]
-    waiting: tuple[ToldWaiting, ...] = ()
-    holder: ToldHolder | None = None
-    active: tuple[ToldActive, ...] = ()
+    consumers: tuple[ReportedConsumer, ...]
+    waiting: tuple[ReportedWaiting, ...] = ()
+    holder: ReportedHolder | None = None
+    active: tuple[ReportedActive, ...] = ()
 
 
 class _Consumers(msgspec.Struct, omit_defaults=True):
@@ -262,14 +262,14 @@ class _Consumers(msgspec.Struct, omit_defaults=True):
     offset: Int64 = -1
 
 
-_SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | _Consumers | _Hold
+_WireCommand: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | _Consumers | _Hold
 _LEDGERS: Final = Whole("cursor request", table(VARINT, HOLES))
 _ACKS: Final = Whole("cursor request", ACK)
 _HEADS: Final = msgspec.json.Decoder(_Head)
 _ASKED: Final = json_record("cursor request", _Asked)
 _ANSWERS: Final = json_record("answer to a cursor request", _Answer)
 _TOLD: Final = json_record("consumers of a process", _Told)
-_WISHES: Final[Mapping[str, type[_SaidWish]]] = {
+_WISHES: Final[Mapping[str, type[_WireCommand]]] = {
     "seek": Seek,
     "acknowledge_up_to": AcknowledgeUpTo,
     "acknowledge": _Acknowledge,
@@ -279,15 +279,15 @@ _WISHES: Final[Mapping[str, type[_SaidWish]]] = {
     "consumers": _Consumers,
     "hold": _Hold,
 }
-_SAID: Final[JsonRecords[_SaidWish]] = JsonRecords("cursor request", _WISHES, tag="ask")
+_SAID: Final[JsonRecords[_WireCommand]] = JsonRecords("cursor request", _WISHES, tag="ask")
 
 
 def encode_request(request: Request) -> bytes:
-    said: _SaidWish
+    said: _WireCommand
     match request.wish:
         case Acknowledge(ledgers):
             said = _Acknowledge(_LEDGERS.encode(ledgers))
-        case TellConsumers(partition, offset):
+        case DescribeConsumers(partition, offset):
             said = _Consumers(partition, offset)
         case wish:
             said = wish
@@ -304,11 +304,11 @@ def encode_answer(answer: CursorReply) -> bytes:
     return _ANSWERS.encode(_Answer(answer.id.hex(), answer.result, answer.refused, answer.reason))
 
 
-def encode_told(told: ConsumersTold) -> bytes:
+def encode_report(told: ConsumersReport) -> bytes:
     return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder, told.active))
 
 
-def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersTold | None:
+def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersReport | None:
     """A request or a reply; None for a value of another kind, format or request that a later version has among them.
 
     Raises:
@@ -324,7 +324,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
         return CursorReply(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         told = _TOLD.decode(value)
-        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting, told.holder, told.active)
+        return ConsumersReport(_id(told.told), told.member, told.consumers, told.waiting, told.holder, told.active)
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 
@@ -339,7 +339,7 @@ def _request(value: bytes) -> Request | CursorTransactionRequest:
         case _Acknowledge(ledgers):
             return Request(request_id, asked.life, Acknowledge(_LEDGERS.decode(ledgers)))
         case _Consumers():
-            return Request(request_id, asked.life, TellConsumers(said.partition, said.offset))
+            return Request(request_id, asked.life, DescribeConsumers(said.partition, said.offset))
         case _:
             return Request(request_id, asked.life, said)
 

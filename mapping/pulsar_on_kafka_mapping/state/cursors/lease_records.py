@@ -267,7 +267,7 @@ def _read_entries(reader: ByteReader) -> tuple[LeasedEntry, ...]:
 _RANGES, _OUT_OF_ORDER = 1, 2
 
 
-def _said_of_consumer(of: RemoteConsumer) -> tuple[Any, ...]:
+def _consumer_fields(of: RemoteConsumer) -> tuple[Any, ...]:
     ranges = of.sticky_ranges
     flags = (0 if ranges is None else _RANGES) | (_OUT_OF_ORDER if of.allow_out_of_order else 0)
     most = 0 if of.max_redeliver_count is None else of.max_redeliver_count + 1
@@ -287,11 +287,11 @@ def _consumer(said: tuple[Any, ...]) -> RemoteConsumer:
 _CONSUMER: Final = as_other(
     row(
         VARINT, TEXT, VARINT, VARINT, VARINT, listed(row(VARINT, VARINT)), _OF_OWNERS, VARINT, VARINT, VARINT
-    ), _said_of_consumer, _consumer,
+    ), _consumer_fields, _consumer,
 )  # fmt: skip
 
 
-def _said_in_report(report: Report) -> tuple[Any, ...]:
+def _report_fields(report: Report) -> tuple[Any, ...]:
     flags = (_LEAVING if report.leaving else 0) | (_SAVE if report.save else 0)
     chunked = {partition: tuple(held.chunked.values()) for partition, held in report.answers.items() if held.chunked}
     return (
@@ -337,7 +337,7 @@ _KINDS: Final[Mapping[int, tuple[type[LeaseRecord], Layout[Any]]]] = {
     4: (Saved, record(Saved, owner=_OWNER, version=VARINT, upto=VARINT, since=VARINT)),
     5: (Welcome, record(Welcome, owner=_OWNER, to=_MEMBER)),
     6: (Expel, record(Expel, owner=_OWNER, to=_MEMBER, reason=TEXT)),
-    _REPORT: (Report, as_other(_REPORT_SAID, _said_in_report, _report)),
+    _REPORT: (Report, as_other(_REPORT_SAID, _report_fields, _report)),
 }
 _OF_ONE_PARTITION: Final = frozenset(n for n, (kind, _) in _KINDS.items() if kind not in (Welcome, Expel, Report))
 _NUMBERS: Final[Mapping[type[LeaseRecord], int]] = {kind: number for number, (kind, _) in _KINDS.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.admin.overview.times import MAX_LANDMARKS, Landmarks, Published, worth_asking
+from pulsar_on_kafka.admin.overview.times import MAX_LANDMARKS, Landmarks, Published, time_to_request
 
 
 def test_what_the_log_had_at_a_time_was_published_before_it() -> None:
@@ -82,7 +82,7 @@ def test_asking_finds_any_age_within_a_tenth_in_ten_questions(age_ms: int, entri
     for _ in range(10):
         known = marks.of(offset)
         assert known is not None
-        time_ms = worth_asking(known, now_ms, 1_000)
+        time_ms = time_to_request(known, now_ms, 1_000)
         if time_ms is None:
             break
         marks.note(time_ms, offset if time_ms <= published_ms else entries)

@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
 from pulsar_on_kafka.base.http_server import HttpGuard, HttpServer, read_token
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
-from pulsar_on_kafka.broker.lookup.listeners import Asker, url_for
+from pulsar_on_kafka.broker.lookup.listeners import LookupClient, url_for
 from pulsar_on_kafka.broker.lookup.tenant_locations import FileDirectory, LookupFailed, TenantPlace, decode_place
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.client.failover.tenant_connections import directory_of
@@ -228,18 +228,18 @@ def test_service_urls() -> None:
 @pytest.mark.parametrize(
     ("asker", "url"),
     [
-        (Asker(), "west"),
-        (Asker("192.168.0.1"), "west"),
-        (Asker("10.2.0.1"), "inside"),
-        (Asker("10.1.0.1"), "rack"),
-        (Asker("::ffff:10.1.0.1"), "rack"),
-        (Asker("fd00::1%eth0"), "inside"),
-        (Asker("unix"), "west"),
-        (Asker("10.1.0.1", "vpn"), "vpn"),
-        (Asker("192.168.0.1", "inside"), "inside"),
+        (LookupClient(), "west"),
+        (LookupClient("192.168.0.1"), "west"),
+        (LookupClient("10.2.0.1"), "inside"),
+        (LookupClient("10.1.0.1"), "rack"),
+        (LookupClient("::ffff:10.1.0.1"), "rack"),
+        (LookupClient("fd00::1%eth0"), "inside"),
+        (LookupClient("unix"), "west"),
+        (LookupClient("10.1.0.1", "vpn"), "vpn"),
+        (LookupClient("192.168.0.1", "inside"), "inside"),
     ],
 )
-def test_who_asks_is_told_the_address_of_its_network(asker: Asker, url: str) -> None:
+def test_who_asks_is_told_the_address_of_its_network(asker: LookupClient, url: str) -> None:
     assert url_for("west", ADDRESSES["west"], asker) == f"kafka://{url}:9092"
 
 

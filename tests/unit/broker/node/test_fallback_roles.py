@@ -110,7 +110,7 @@ class Cluster:
         self.failure: LayerError | None = None
         self.rights = ALL
         self.stand_in = StandIn(cast("Services", self), lambda: Roles(self), lambda least, most: least)
-        self.stand_in.wanted()
+        self.stand_in.use()
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
         self.asked += 1
@@ -152,7 +152,7 @@ def test_a_client_begins_when_there_was_no_service_twice_and_leaves_when_one_com
     cluster.members.clear()
     cluster.after(2 * EVERY_S)
     assert cluster.stand_in.standing
-    cluster.stand_in.unwanted()
+    cluster.stand_in.let_go()
     assert (cluster.stand_in.standing, cluster.members) == (False, [])
 
 

@@ -54,7 +54,7 @@ class Cluster:
     def _join(self, deadline: Deadline) -> None:
         self.joined += 1
 
-    def ask_each(
+    def query_each(
         self, partitions: Iterable[int], question: Callable[[CoordinatorState], list[float]], deadline: Deadline
     ) -> list[list[float]]:
         assert list(partitions) == [3]

@@ -78,7 +78,7 @@ def test_definitions_beyond_the_budget_are_read_when_they_are_wanted(monkeypatch
     assert [stored.info for stored in kept.load(LIFE, history, history.live, soon())] == given
     assert kept._definitions.size_bytes <= 300 * 1024
     view = kept._entities._at(PARTITION)._view
-    assert sum(len(winner.value) for winner in view.ask(lambda found: found.winners(LIFE), soon())) < 12 * 200
+    assert sum(len(winner.value) for winner in view.query(lambda found: found.winners(LIFE), soon())) < 12 * 200
     log.loaded = 0
     newest = kept.get(LIFE, V(11), soon())
     assert newest is not None

@@ -77,7 +77,7 @@ class CursorOwner:
 
     def start(self) -> CursorOwner:
         self.log.append(TOPIC, 0, *self.acks.take_over(), NEVER)
-        self.view.ask(lambda log: self.acks.replayed(log.cursor(NAME), self.low_waters, self.cursor.revision), NEVER)
+        self.view.query(lambda log: self.acks.replayed(log.cursor(NAME), self.low_waters, self.cursor.revision), NEVER)
         return self
 
     def round(self) -> dict[int, PendingAckAnswer]:
@@ -85,12 +85,12 @@ class CursorOwner:
         decision = self.acks.decide(self.cursor)
         if decision.records:
             self.log.append_many(TOPIC, 0, decision.records, NEVER)
-        answers = self.view.ask(lambda log: self.acks.read_back(log.cursor(NAME), self.low_waters), NEVER)
+        answers = self.view.query(lambda log: self.acks.read_back(log.cursor(NAME), self.low_waters), NEVER)
         return {answer.ticket: answer for answer in [*decision.answers, *answers]}
 
     def acknowledge(self, which: TxnId, ack: TxnAck) -> None:
         """Raises what the answer says."""
-        ticket = self.acks.ask(which, ack)
+        ticket = self.acks.request(which, ack)
         answer = self.round()[ticket]
         if answer.failure is not None:
             raise answer.failure
@@ -103,7 +103,7 @@ class CursorOwner:
         self.acks.saved(self.cursor.revision)
 
     def clean(self) -> int:
-        keys = self.view.ask(lambda log: self.acks.to_clean(log.cursor(NAME)), NEVER)
+        keys = self.view.query(lambda log: self.acks.to_clean(log.cursor(NAME)), NEVER)
         for key in keys:
             self.log.append(TOPIC, 0, key, None, NEVER)
         return len(keys)

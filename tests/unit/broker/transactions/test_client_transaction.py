@@ -53,7 +53,7 @@ class Scripted:
     def candidates(self) -> Sequence[int]:
         return range(self.count)
 
-    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+    def request(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
         self.asked.append((coordinator, command))
         self.while_asking()
         answer = self.script.pop(0) if self.script else TXN
@@ -371,5 +371,5 @@ def test_many_threads_share_a_coordinator() -> None:
 def test_there_is_no_coordinator_beyond_the_last() -> None:
     process = Process(MemoryStateLog(), Effects())
     with pytest.raises(errors.TransactionCoordinatorNotFound, match="expected 0 to 15"):
-        process.access.ask(16, Begin(1), NEVER)
+        process.access.request(16, Begin(1), NEVER)
     process.close()

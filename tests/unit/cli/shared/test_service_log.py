@@ -13,7 +13,7 @@ import typer
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, ServiceLog, level, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, ServiceLog, level, notify_systemd
 
 LOG = logging.getLogger("pulsar_on_kafka.service.somewhere")
 
@@ -96,7 +96,7 @@ def test_a_manager_hears_what_it_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + path[1:] if abstract else path)
         monkeypatch.setenv("NOTIFY_SOCKET", path)
-        tell_systemd("READY=1", "STATUS=serving")
+        notify_systemd("READY=1", "STATUS=serving")
         assert manager.recv(100) == b"READY=1\nSTATUS=serving"
 
 
@@ -104,8 +104,8 @@ def test_without_a_manager_nothing_happens_and_one_that_is_away_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    tell_systemd("READY=1")
+    notify_systemd("READY=1")
     assert caplog.text == ""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    tell_systemd("READY=1")
+    notify_systemd("READY=1")
     assert "does not listen" in caplog.text

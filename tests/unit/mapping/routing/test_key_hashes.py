@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka_mapping.errors import MappingError
-from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, partition_for_key, said_key
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, base64_key, partition_for_key
 
 
 def test_the_partition_is_the_unsigned_crc32_modulo_their_number() -> None:
@@ -52,4 +52,4 @@ def test_hashes_are_those_of_pulsars_clients(scheme: KeyHash, key: str, hashed: 
 
 
 def test_a_key_that_is_bytes_is_hashed_in_base64() -> None:
-    assert said_key(b"\x00\xff") == b"AP8="
+    assert base64_key(b"\x00\xff") == b"AP8="

@@ -128,12 +128,12 @@ class Cluster:
     def segments(self) -> set[str]:
         """Sessions and saves that have records, as `session/save`."""
         view = LogView(self.log, CURSORS, PARTITION, lambda: FoundSegments(10**18), self.clock)
-        names = view.ask(lambda fold: fold.by_cursor.get(CURSOR, set()), NEVER)
+        names = view.query(lambda fold: fold.by_cursor.get(CURSOR, set()), NEVER)
         return {f"{bytes.fromhex(name.session)[0]}/{name.save}" for name in names}
 
     def checkpoints(self) -> list[CursorCheckpoint]:
         view = LogView(self.log, CURSOR_CHECKPOINTS, PARTITION, CheckpointFold, self.clock)
-        return [*view.ask(lambda fold: fold.all().get(CURSOR, {}), NEVER).values()]
+        return [*view.query(lambda fold: fold.all().get(CURSOR, {}), NEVER).values()]
 
     def housekeeping(self) -> CursorHousekeeping:
         return CursorHousekeeping(self.log, self.clock, self, self, self)

@@ -72,13 +72,13 @@ class HashingSchemes:
     def _put_on_record(self, topic: Topic, scheme: KeyHash, deadline: Deadline) -> None:
         place = str(topic.name)
 
-        def told(current: Versioned | None) -> bytes | None:
+        def with_scheme(current: Versioned | None) -> bytes | None:
             claims = self._claims_in(topic, None if current is None else decode_claims(current.value))
             if scheme.value in claims.hashing_schemes:
                 return None
             return encode_claims(replace(claims, hashing_schemes=(*claims.hashing_schemes, scheme.value)))
 
-        first = decode_claims(self._entities.update(place, told, deadline).value).hashing_schemes[0]
+        first = decode_claims(self._entities.update(place, with_scheme, deadline).value).hashing_schemes[0]
         if first != scheme.value:
             _log.warning(
                 "topic=%s producers here choose the partition of a key by %s, the topic's first ones did by %s: "

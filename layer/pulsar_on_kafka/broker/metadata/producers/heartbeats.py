@@ -101,13 +101,13 @@ class SessionHeartbeats:
 
     def deadline_ms(self, topic: str, session: str, deadline: Deadline) -> int:
         """The time until which the session's heartbeat counts; 0 without one."""
-        heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
+        heartbeat = self._views.query(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return 0 if heartbeat is None else heartbeat.deadline_ms
 
     def may_have_sent(self, topic: str, deadline: Deadline) -> set[str]:
         """Sessions that have not withdrawn their heartbeat, and whose records may still arrive."""
         since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS
-        return self._views.ask(
+        return self._views.query(
             topic,
             lambda state: {
                 session
@@ -119,7 +119,7 @@ class SessionHeartbeats:
 
     def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
-        found = self._views.ask(
+        found = self._views.query(
             topic,
             lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
             deadline,

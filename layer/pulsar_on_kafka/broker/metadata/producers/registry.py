@@ -104,12 +104,12 @@ class ProducerRegistry:
         self._held: dict[tuple[str, str], list[Membership]] = {}
         """Memberships by topic and `claim_name`; only unnamed producers share one."""
         self.fence_records = FenceRecords(
-            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+            log, data, offsets, lambda topic, question, deadline: self._views.query(
                 topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
             ),
         )  # fmt: skip
         self.take_overs = TakeOverFences(
-            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+            log, data, offsets, lambda topic, question, deadline: self._views.query(
                 topic, lambda state: question(state.take_overs.get(topic, _NO_TAKE_OVERS)), deadline
             ),
         )  # fmt: skip
@@ -251,7 +251,7 @@ class ProducerRegistry:
         if (place, life, what) in self._noted:
             return
 
-        def told(current: Versioned | None) -> bytes | None:
+        def updated(current: Versioned | None) -> bytes | None:
             known = None if current is None else decode_claims(current.value)
             claims = claims_in(topic, known)
             left = replace(
@@ -263,7 +263,7 @@ class ProducerRegistry:
             )
             return None if left == known else encode_claims(left)
 
-        self._entities.update(place, told, deadline)
+        self._entities.update(place, updated, deadline)
         self._noted.add((place, life, what))
 
     def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
@@ -277,7 +277,7 @@ class ProducerRegistry:
                 self.heartbeats.give_up([membership.topic])
             held.remove(membership)
             if held:
-                self.tell_soon(membership.topic)
+                self.heartbeat_soon(membership.topic)
                 return
             del self._held[key]
             self.hashing_schemes.note(deadline)
@@ -289,7 +289,7 @@ class ProducerRegistry:
 
             self._entities.amend(membership.topic, left, deadline)
             if self._holds(membership.topic):
-                self.tell_soon(membership.topic)
+                self.heartbeat_soon(membership.topic)
             else:
                 self.heartbeats.withdraw(membership.topic, deadline)
 
@@ -343,7 +343,7 @@ class ProducerRegistry:
         self._await_departure(topic, list(claims.claims.values()), deadline)
         return self.heartbeats.may_have_sent(topic, deadline)
 
-    def tell_soon(self, topic: str) -> None:
+    def heartbeat_soon(self, topic: str) -> None:
         """Schedules an early heartbeat of a topic's producers."""
         self.heartbeats.rests.change(topic)
         self._keeper.wake()
@@ -491,12 +491,12 @@ class ProducerRegistry:
         now_s, topics = self._clock.monotonic(), {topic for topic, _ in list(self._held)}
         if now_s >= self._next_heartbeat_s:
             self._next_heartbeat_s = now_s + _HEARTBEAT_EVERY_S
-            self._tell(topics)
+            self._send_heartbeats(topics)
         else:
-            self._tell(self.heartbeats.rests.due(topics, now_s))
+            self._send_heartbeats(self.heartbeats.rests.due(topics, now_s))
         return max(0.0, self.heartbeats.rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
 
-    def _tell(self, topics: set[str]) -> None:
+    def _send_heartbeats(self, topics: set[str]) -> None:
         """Sends heartbeats, but none for a topic that was left: no process would withdraw it."""
         for topic in topics:
             with self._lock:

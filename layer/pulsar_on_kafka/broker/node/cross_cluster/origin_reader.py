@@ -65,7 +65,7 @@ class OriginReading:
         def take(number: int, records: list[KafkaRecord]) -> None:
             partition = ranges[number].partition
             for record in records:
-                self._tell(topic, found[partition], record, partition)
+                self._apply(topic, found[partition], record, partition)
 
         for number, failure in self._reader.read(ranges, take, deadline).items():
             if isinstance(failure, OffsetOutOfRange):  # the log begins later by now
@@ -75,7 +75,7 @@ class OriginReading:
             found[each.partition].reached(each.end)
         return found
 
-    def _tell(self, topic: Topic, index: OriginIndex, record: Any, partition: int) -> None:
+    def _apply(self, topic: Topic, index: OriginIndex, record: Any, partition: int) -> None:
         headers = headers_of(record) or []
         if is_marker(headers):
             index.no_message(record.offset())

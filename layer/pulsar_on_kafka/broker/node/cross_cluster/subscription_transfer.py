@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.replication_state.comparison import PartitionCompari
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import carried, joined
 from pulsar_on_kafka.broker.replication_state.progress import (
     SubscriptionSide,
-    said,
+    reported_progress,
     take_over,
     without_acknowledged,
     without_message,
@@ -146,6 +146,6 @@ def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, Subsc
 
 def _missing(ours: SubscriptionSide, side: SubscriptionSide) -> ReplicatedAcks:
     """The messages of `ours` that `side` has not acknowledged, and those that are no message there."""
-    left = without_acknowledged(take_over(side, said(ours), {}), side.cursor)
+    left = without_acknowledged(take_over(side, reported_progress(ours), {}), side.cursor)
     left.join(without_message(side))
     return left

@@ -185,7 +185,7 @@ def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     counted, answered = [], []
     for node in nodes:
         members = node.memberships.members()
-        asked = {key: member.ask_stats() for key, member in members.items()}
+        asked = {key: member.request_stats() for key, member in members.items()}
         for key, meter in node.meters.subscriptions():
             labels = [node.cluster_id, *key]
             counted.append((labels, (meter, members.get(key))))
@@ -229,7 +229,7 @@ def reading(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     """Per topic; gauges of a reader that does not answer until the deadline are left out."""
     counted, stopped, answered, views = [], [], [], []
     for node in nodes:
-        tails, told = _told(node, deadline)
+        tails, told = _tails_and_stats(node, deadline)
         for topic, meter in node.meters.readers():
             labels = [node.cluster_id, topic]
             counted.append((labels, meter.counts()))
@@ -243,11 +243,11 @@ def reading(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     yield from families(_VIEWS, _TOPIC, views)
 
 
-def _told(node: Node, deadline: Deadline) -> tuple[dict[str, list[Tail]], dict[str, list[TailStats]]]:
+def _tails_and_stats(node: Node, deadline: Deadline) -> tuple[dict[str, list[Tail]], dict[str, list[TailStats]]]:
     """By topic: the readers, and the statistics of those that replied."""
     tails: dict[str, list[Tail]] = {}
     told: dict[str, list[TailStats]] = {}
-    asked = [(topic, tail, tail.ask_stats()) for topic, tail in node.readers.tails()]
+    asked = [(topic, tail, tail.request_stats()) for topic, tail in node.readers.tails()]
     for topic, tail, future in asked:
         tails.setdefault(topic, []).append(tail)
         stats = answer(future, deadline)

@@ -124,14 +124,14 @@ class DeliveryCounting:
         self._dead_lettering = dead_lettering
         self._log_end = log_end
 
-    def wants_save(self) -> bool:
-        return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
+    def requires_save(self) -> bool:
+        return any(owned.guard is not None and owned.guard.requires_save for owned in self._owned.values())
 
     def poll_limit(self, since_handed_s: float) -> float:
         """The time in seconds that the member may wait for records, `since_handed_s` after the last delivery."""
         if not any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values()):
             return inf
-        soon = since_handed_s < _SETTLED_SOON_S or self.wants_save()
+        soon = since_handed_s < _SETTLED_SOON_S or self.requires_save()
         return _SUSPECTS_POLL_S if soon else _HELD_SUSPECTS_POLL_S
 
     def begin(self, owned: OwnedPartition) -> None:
@@ -173,7 +173,7 @@ class DeliveryCounting:
         owned.count_deliveries(guard)
         owned.chunks.in_order = False  # some are redelivered, others read
 
-    def tell(self) -> None:
+    def report_suspects(self) -> None:
         """Log that suspects slow a partition down, and the end of that."""
         for owned in self._owned.values():
             guard = owned.guard

@@ -228,7 +228,7 @@ class Dispatcher:
                 continue
             chosen = active_consumer(self._endpoints, owned.slot)
             for endpoint in self._endpoints:
-                endpoint.hear_active(active=endpoint is chosen)
+                endpoint.notify_active(active=endpoint is chosen)
             consumer = chosen.feed(owned.slot) if chosen is not None else None
             if consumer is owned.active:
                 continue

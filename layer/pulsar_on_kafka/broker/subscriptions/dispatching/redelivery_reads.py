@@ -213,6 +213,6 @@ class DelayedPrefetch:
             self._end(owned)
 
     def _end(self, owned: OwnedPartition) -> None:
-        owned.intake.delayed_soon.nothing_wanted()
+        owned.intake.delayed_soon.require_nothing()
         self._owned = None
         self._batches = iter(())

@@ -44,7 +44,7 @@ class GroupLooks:
         """The last reading reached the log's end."""
         self._next_s = 0.0
 
-    def ask(self, now_s: float, *, hurries: bool) -> None:
+    def begin_if_due(self, now_s: float, *, hurries: bool) -> None:
         """Begin a look if one is due: every second, or ten times a second if the caller `hurries`."""
         due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
         if self._asked is None and self._seen is None and now_s >= due_s:
@@ -132,7 +132,7 @@ class LeaseClaims:
     def add(self, partition: int, record: TakeOver) -> None:
         asked = self._asked.get(partition)
         if asked is None:
-            self._ask(partition, [record])
+            self._request_version(partition, [record])
         else:
             asked.since.append(record)
 
@@ -147,10 +147,10 @@ class LeaseClaims:
             else:
                 again = asked.records + asked.since
             if again:
-                self._ask(partition, again)
+                self._request_version(partition, again)
         return found
 
-    def _ask(self, partition: int, records: list[TakeOver]) -> None:
+    def _request_version(self, partition: int, records: list[TakeOver]) -> None:
         answer = self._saved_version(partition)
         self._asked[partition] = _Asked(answer, records)
         answer.add_done_callback(lambda _: self._wake())

@@ -18,7 +18,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.leases.lessor import Lessor
-from pulsar_on_kafka.broker.subscriptions.leases.members import Recalled, has_heard
+from pulsar_on_kafka.broker.subscriptions.leases.members import Recalled, has_received
 from pulsar_on_kafka.broker.subscriptions.leases.outbox import LeaseOutbox
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
@@ -93,7 +93,7 @@ class LeaseHandOver:
             if report.life != self._terms.life:
                 continue
             owned.acknowledge_elsewhere(list(report.acks.get(number, ())), report.batch_acks.get(number, {}))
-            if has_heard(report.member, report.heard, recalled):
+            if has_received(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self._recalled[number] = recalled
         self._unheard[number] = self._lessee.unheard([each for each in said if isinstance(each, Lease)])
@@ -113,7 +113,7 @@ class LeaseHandOver:
         if nacked is None:
             owned.saves.applied_since = self._inbox.applied_upto
         else:
-            if has_heard(self._lessee.id, self._lessee.heard_of_owners, recalled):
+            if has_received(self._lessee.id, self._lessee.last_received, recalled):
                 nacked = {**nacked, **ours}
             unread = self._unheard.pop(number, BitMap64()) | self._lessee.unread(number)
             if owned.guard is not None:
@@ -168,7 +168,7 @@ class LeaseHandOver:
         if holding and self._is_known():
             for owned in holding:
                 owned.stays_out = True
-                self._ask_next_owner(owned)
+                self._lease_from_next_owner(owned)
 
     def _keep_in_order(self, leaving: Collection[int]) -> None:
         """The next owner also asks where no message is out: it must know every consumer before it chooses."""
@@ -178,9 +178,9 @@ class LeaseHandOver:
         for owned in (self._owned[number] for number in leaving):
             self._dispatcher.withdraw_in_order(owned, unanswered=self._lessor.is_unanswered(owned.number))
             if owned.stays_out:
-                self._ask_next_owner(owned)
+                self._lease_from_next_owner(owned)
 
-    def _ask_next_owner(self, owned: OwnedPartition) -> None:
+    def _lease_from_next_owner(self, owned: OwnedPartition) -> None:
         if owned.saves.leased_from is None:
             self.lease_from(owned, max(self._inbox.applied_upto, self._lessee.reported_at))
 

@@ -74,8 +74,9 @@ class RecordReader(Protocol):
     def close(self) -> None: ...
 
 
-AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
-"""Request this partition's owner to hold an acknowledgement for a transaction; see `TransactionAcksElsewhere.ask`."""
+RequestFromOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
+"""Requests the owner of this partition to hold an acknowledgement for a transaction; see
+`TransactionAcksElsewhere.request`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class LeaseTerms:
     life: CursorLife
     traffic: LeaseTraffic
     reader: RecordReader
-    ask_owner: AskOwner
+    request_from_owner: RequestFromOwner
     most_heard: int = 20_000
     partitions: int | None = 1
     session: bytes = field(default_factory=new_session)

@@ -306,7 +306,7 @@ class Leasing:
             return
         if seen is not None:
             self._resume(self.lessor.group_is(*seen))
-        self._looks.ask(now_s, hurries=self.lessor.is_asking)
+        self._looks.begin_if_due(now_s, hurries=self.lessor.is_requesting)
 
     def _resume(self, partitions: Collection[int]) -> None:
         """All members have replied what they hold of these partitions: read and dispatch the rest."""
@@ -339,12 +339,14 @@ class Leasing:
 
     # Transactions -----------------------------------------------------------------------------------------------------
 
-    def ask_owner(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+    def request_from_owner(
+        self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline
+    ) -> None:
         """Request the partition's owner to hold an acknowledgement for a transaction. Raises as
-        `TransactionAcksElsewhere.ask`."""
+        `TransactionAcksElsewhere.request`."""
         answered: Future[None] = Future()
 
-        def told(done: Future[None]) -> None:
+        def on_reply(done: Future[None]) -> None:
             """In the requesting thread: the lessee forgets the message before the consumer gets the reply."""
             failure = done.exception()
             if failure is None:
@@ -352,8 +354,8 @@ class Leasing:
                 self._wake()
             settle(answer, failure)
 
-        answered.add_done_callback(told)
-        self._terms.ask_owner(partition, txn, ack, answered, deadline)
+        answered.add_done_callback(on_reply)
+        self._terms.request_from_owner(partition, txn, ack, answered, deadline)
 
     # The end ----------------------------------------------------------------------------------------------------------
 

@@ -291,9 +291,9 @@ class Lessee:
             self._holdings.drop_consumer(endpoint)
 
     @property
-    def heard_of_owners(self) -> dict[bytes, int]:
+    def last_received(self) -> dict[bytes, int]:
         """The number of the last record, by owner."""
-        return self._permits.heard()
+        return self._permits.last_received()
 
     def taken_in(self, number: int, upto: int) -> None:
         """A save of the partition's cursor decides about all acknowledgements in reports below this offset."""
@@ -379,7 +379,7 @@ class Lessee:
             self.id,
             self._sequence,
             consumers,
-            self._permits.heard(),
+            self._permits.last_received(),
             acks,
             batch_acks,
             nacks,

@@ -89,7 +89,7 @@ class Lessor:
     @property
     def in_use(self) -> bool:
         """Other processes have members, or may have, or wait for the notice of a save."""
-        return bool(self._members) or self.is_asking or self._saves.in_use
+        return bool(self._members) or self.is_requesting or self._saves.in_use
 
     @property
     def is_through(self) -> bool:
@@ -101,7 +101,7 @@ class Lessor:
         return bool(self._members)
 
     @property
-    def is_asking(self) -> bool:
+    def is_requesting(self) -> bool:
         """Some partition waits for the members' replies to its TAKE_OVER."""
         return bool(self._take_overs.asked)
 
@@ -175,7 +175,7 @@ class Lessor:
             self._drop(member, Departure.LOST)
             member = None
         if report.save:
-            self._saves.want(offset)
+            self._saves.require(offset)
             for owned in fresh.values():
                 owned.saves.request()  # even without a new acknowledgement: the member waits for a save's notice
         self._take_overs.note_refusals(report, fresh)
@@ -331,7 +331,7 @@ class Lessor:
     def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
         """Some member would be expelled, or no longer waited for, if these were the live members (see `group_is`)."""
         gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
-        return gone or self.is_asking or bool(self._silent_at(asked_s))
+        return gone or self.is_requesting or bool(self._silent_at(asked_s))
 
     def _silent_at(self, moment_s: float) -> list[LeaseMember]:
         return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]

@@ -84,7 +84,7 @@ class SaveNotices:
     def acknowledged(self, number: int) -> None:
         self._untold.add(number)
 
-    def want(self, offset: int) -> None:
+    def require(self, offset: int) -> None:
         """The report at this offset waits until a save of every partition holds it."""
         self._wanted = offset
         self._untold.update(self._owned)
@@ -176,7 +176,7 @@ class TakeOvers:
         client_id = report.member.client_id
         for number, asked in self.asked.items():
             waits = number in partitions and client_id not in asked.answered and not asked.voided
-            if waits and has_heard(report.member, report.heard, asked.recalled):
+            if waits and has_received(report.member, report.heard, asked.recalled):
                 asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
 
     def awaits(self, number: int, client_id: str) -> bool:
@@ -231,6 +231,6 @@ class TakeOvers:
         return complete
 
 
-def has_heard(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
+def has_received(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
     """The member had received all recalls to it when it had `heard` these records of owners."""
     return all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)

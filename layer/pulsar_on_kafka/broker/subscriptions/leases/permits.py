@@ -88,7 +88,7 @@ class LeasePermits:
         counted = 0 if account is None else account.number
         return number > counted and self.consumer(consumer) is not None
 
-    def heard(self) -> dict[bytes, int]:
+    def last_received(self) -> dict[bytes, int]:
         return {owner: account.number for owner, account in self._accounts.items()}
 
     def count_leased(self, owner: bytes, number: int, messages: int) -> None:

@@ -26,11 +26,11 @@ from pulsar_on_kafka.broker.subscriptions.partition.partition_options import Par
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    ConsumersTold,
+    ConsumersReport,
     CursorReply,
     CursorTransactionRequest,
+    DescribeConsumers,
     Request,
-    TellConsumers,
 )
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
@@ -114,26 +114,26 @@ class SubscriptionMember:
             slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
-        """Hold an acknowledgement for a transaction; the future is settled as by `TransactionAcks.ask`, or with Closed.
-        A request to another owner ends at `deadline` (`LeaseTerms.ask_owner`)."""
+        """Holds an acknowledgement for a transaction; the future is settled as by `TransactionAcks.request`, or with
+        Closed. A request to another owner ends at `deadline` (`LeaseTerms.request_from_owner`)."""
         answer: Future[None] = Future()
-        return self._asking(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
+        return self._run_request(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
 
     def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest) -> Future[None]:
         """Hold an acknowledgement by a consumer in another process. Fails with Fenced if this process does not own that
         incarnation of the partition."""
         answer: Future[None] = Future()
-        return self._asking(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
+        return self._run_request(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
 
-    def _asking(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
-        """Run `ask`, which settles the returned future later, or fails it at once."""
+    def _run_request(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
+        """Runs `ask`, which settles the returned future later, or fails it at once."""
 
-        def asked(done: Future[None]) -> None:
+        def on_run(done: Future[None]) -> None:
             failure = done.exception()
             if failure is not None and answer.set_running_or_notify_cancel():
                 answer.set_exception(failure)
 
-        self.run(ask).add_done_callback(asked)
+        self.run(ask).add_done_callback(on_run)
         return answer
 
     def redeliver_unacknowledged(self, endpoint: Endpoint, begin: Callable[[], None] = lambda: None) -> None:
@@ -160,7 +160,7 @@ class SubscriptionMember:
 
     def have_saved_elsewhere(self, deadline: Deadline) -> None:
         """Return when owners of other partitions have saved this process's acknowledgements before this call."""
-        told = outcome(self.run(lambda: self._serving.tell_owners()), deadline, "acknowledgements to be told")
+        told = outcome(self.run(lambda: self._serving.request_saves()), deadline, "acknowledgements to be told")
         if told is not None:
             outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
 
@@ -188,15 +188,15 @@ class SubscriptionMember:
             raise self.failure
 
     def stats(self, deadline: Deadline) -> list[PartitionStats]:
-        return outcome(self.ask_stats(), deadline, "statistics")
+        return outcome(self.request_stats(), deadline, "statistics")
 
-    def ask_stats(self) -> Future[list[PartitionStats]]:
+    def request_stats(self) -> Future[list[PartitionStats]]:
         """`stats` for a caller of several members at once."""
         return self.run(lambda: self._serving.stats())
 
-    def ask_consumers(self, request_id: bytes, member: str, wish: TellConsumers) -> Future[ConsumersTold]:
-        """See `MemberServing.tell`."""
-        return self.run(lambda: self._serving.tell(request_id, member, wish))
+    def request_consumers(self, request_id: bytes, member: str, wish: DescribeConsumers) -> Future[ConsumersReport]:
+        """See `MemberServing.report_consumers`."""
+        return self.run(lambda: self._serving.report_consumers(request_id, member, wish))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())

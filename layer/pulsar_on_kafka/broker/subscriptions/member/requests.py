@@ -24,11 +24,11 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     CloseConsumers,
     CursorLife,
     CursorReply,
+    DescribeConsumers,
     Request,
     SaveNow,
     Seek,
     Skip,
-    TellConsumers,
 )
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class OwnerRequests:
             return known
         wish, result = request.wish, 0
         match wish:
-            case SaveNow() | CloseConsumers() | TellConsumers():
+            case SaveNow() | CloseConsumers() | DescribeConsumers():
                 return 0
             case Seek():
                 self._seek(owned, wish)

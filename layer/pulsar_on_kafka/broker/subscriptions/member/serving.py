@@ -33,13 +33,13 @@ from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteE
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    ConsumersTold,
+    ConsumersReport,
     CursorTransactionRequest,
-    TellConsumers,
-    ToldActive,
-    ToldConsumer,
-    ToldHolder,
-    ToldWaiting,
+    DescribeConsumers,
+    ReportedActive,
+    ReportedConsumer,
+    ReportedHolder,
+    ReportedWaiting,
 )
 from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
@@ -169,7 +169,7 @@ class MemberServing:
             )
         self.ownership = Ownership(handle, services, consumer, self.dispatcher, self.leasing, owned, commands.wake)
         self.transactions = self.ownership.transactions
-        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
+        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_report)
         self._over: errors.LayerError | None = None
         self._rates = DeliveryRates()
 
@@ -204,7 +204,7 @@ class MemberServing:
             stuck = not handed and self.dispatcher.has_undelivered()
             self._passing_by.after_dispatch(self._owned.values(), handed=handed, stuck=stuck, now_s=now)
         self._save_when_due(now)
-        awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
+        awaits_save = self.dispatcher.counting.requires_save() or (leasing is not None and leasing.lessor.awaits_save)
         if awaits_save:
             self.ownership.saver.save_urgently()
         undelivered = self.dispatcher.has_undelivered()
@@ -232,7 +232,7 @@ class MemberServing:
         self._last_save_s = now
         self.dispatcher.counting.end_where_over()
         self.dispatcher.redelivery.sweep()
-        self.dispatcher.counting.tell()
+        self.dispatcher.counting.report_suspects()
         self._reader.put_late_on_record()
         self.ownership.saver.sweep()
         self.ownership.saver.save_in_background()
@@ -401,9 +401,9 @@ class MemberServing:
         """Hold an acknowledgement for a transaction, by a request to the partition's owner if another process owns
         it."""
         if partition in self._owned or self.leasing is None:
-            self.transactions.ask(partition, txn, ack, answer)
+            self.transactions.request(partition, txn, ack, answer)
         else:
-            self.leasing.ask_owner(partition, txn, ack, answer, deadline)
+            self.leasing.request_from_owner(partition, txn, ack, answer, deadline)
 
     def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest, answer: Future[None]) -> None:
         """Hold an acknowledgement by a consumer in another process. Raises Fenced if this process does not own that
@@ -411,21 +411,21 @@ class MemberServing:
         owned = self._owned.get(partition)
         if owned is None or life_of(owned.identity) != request.life:
             raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
-        self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
+        self.transactions.request(partition, request.txn, request.ack, answer, again=request.again)
 
     def apply_received(self) -> None:
         """Apply the owners' records received so far, which may recall messages from inboxes."""
         if self.leasing is not None:
             self.leasing.apply_received()
 
-    def _save_and_tell(self) -> int:
+    def _save_and_report(self) -> int:
         """Save, and write recalls before the reply to a request: members receive them in this order."""
         losses = self.save()
         if self.leasing is not None:
             self.leasing.write_all()
         return losses
 
-    def tell_owners(self) -> Future[None] | None:
+    def request_saves(self) -> Future[None] | None:
         """Request owners of other partitions to save this process's acknowledgements; None without any."""
         return None if self.leasing is None else self.leasing.have_saved()
 
@@ -452,42 +452,42 @@ class MemberServing:
         """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
         self._over = failure
 
-    def tell(self, request_id: bytes, member: str, wish: TellConsumers) -> ConsumersTold:
+    def report_consumers(self, request_id: bytes, member: str, wish: DescribeConsumers) -> ConsumersReport:
         """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
         partitions wait for, active consumers, and the holder of the requested entry."""
-        return ConsumersTold(
+        return ConsumersReport(
             request_id, member, self._consumers(), self._waited_for(), self._holder(wish), self._active_consumers()
         )
 
-    def _active_consumers(self) -> tuple[ToldActive, ...]:
+    def _active_consumers(self) -> tuple[ReportedActive, ...]:
         found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)
-        return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MAX_REPORTED))
+        return tuple(ReportedActive(number, _node_of(one), one.name) for number, one in islice(found, _MAX_REPORTED))
 
-    def _waited_for(self) -> tuple[ToldWaiting, ...]:
+    def _waited_for(self) -> tuple[ReportedWaiting, ...]:
         """Consumers of any process that messages wait for."""
         found: dict[tuple[str, str], tuple[int, float]] = {}
         for owned in self._owned.values():
             for each in self.dispatcher.waiting(owned):
                 messages, for_s = found.get((each.member, each.consumer), (0, 0.0))
                 found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
-        told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
+        told = (ReportedWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
         return tuple(islice(told, _MAX_REPORTED))
 
-    def _holder(self, wish: TellConsumers) -> ToldHolder | None:
+    def _holder(self, wish: DescribeConsumers) -> ReportedHolder | None:
         """The holder of the requested entry (Shared, Key_Shared). None: another process owns the partition, or no
         consumer holds the entry."""
         owned = self._owned.get(wish.partition)
         consumer = None if owned is None else owned.holders.get(wish.offset)
         if consumer is None:
             return None
-        return ToldHolder(_node_of(consumer.endpoint), consumer.endpoint.name)
+        return ReportedHolder(_node_of(consumer.endpoint), consumer.endpoint.name)
 
-    def _consumers(self) -> tuple[ToldConsumer, ...]:
+    def _consumers(self) -> tuple[ReportedConsumer, ...]:
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MAX_REPORTED]
         told_bytes = list(accumulate(properties_bytes(endpoint.metadata) for endpoint in own))
         now_s = self._clock.monotonic()
         return tuple(
-            ToldConsumer(
+            ReportedConsumer(
                 endpoint.name,
                 endpoint.priority,
                 endpoint.permits(),

@@ -112,7 +112,7 @@ class TransactionAcks:
         self._served: dict[int, _Served] = {}
         self._asked_s = -inf
 
-    def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
+    def request(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds the acknowledgement durably, or cannot hold it
         (TransactionConflict, TransactionNotFound, InvalidCursorPosition), or when the outcome is unknown (StoreError).
         `again`: the request is resent, and a former owner may have executed it.
@@ -137,7 +137,7 @@ class TransactionAcks:
         if again and served.pending.state is State.READY and has(served.pending.held.of(txn), ack):
             answer.set_result(None)
             return
-        ticket = served.pending.ask(txn, ack)
+        ticket = served.pending.request(txn, ack)
         served.answers[ticket] = answer
         served.asked[ticket] = ack
         self._asked_s = self._clock.monotonic()

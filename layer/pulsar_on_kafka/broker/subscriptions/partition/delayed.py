@@ -233,7 +233,7 @@ class DelayedSoon:
         self.wanted = BitMap64(offset for offset in chosen if offset not in self._records and offset not in besides)
         return list(self.wanted)
 
-    def nothing_wanted(self) -> None:
+    def require_nothing(self) -> None:
         """Reading has ended; messages that were not read are read when they are due."""
         self.wanted = BitMap64()
 

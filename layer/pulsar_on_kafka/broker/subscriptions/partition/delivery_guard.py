@@ -301,7 +301,7 @@ class DeliveryGuard:
         return not (left or self._pending or self._retired)
 
     @property
-    def wants_save(self) -> bool:
+    def requires_save(self) -> bool:
         """Deliveries wait for a save, or will soon."""
         if self._retired:
             return False
@@ -310,7 +310,7 @@ class DeliveryGuard:
 
     @property
     def unsaved(self) -> bool:
-        return self._changed or self.wants_save
+        return self._changed or self.requires_save
 
     def offsets(self) -> BitMap64:
         """Returns the messages of which any state is known."""

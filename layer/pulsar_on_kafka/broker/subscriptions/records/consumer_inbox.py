@@ -391,7 +391,7 @@ class Endpoint:
     def sought(self) -> None:
         """The subscription was sought: messages delivered before are obsolete."""
 
-    def hear_active(self, *, active: bool) -> None:
+    def notify_active(self, *, active: bool) -> None:
         """Receives whether a partition of an Exclusive or Failover subscription is this consumer's, again and again."""
 
     def restore(self, deliveries: Sequence[Delivery]) -> None:

@@ -106,7 +106,7 @@ class TransactionWaits:
                 committed.learn(committed.unsettled(), entries)
 
         asked_s = self._clock.monotonic()
-        answered = self._asked(learn)
+        answered = self._query(learn)
         now_s = self._clock.monotonic()
         for wait in self._waits.values():
             wait.interval_s = min(2 * wait.interval_s, _LONGEST_S) if answered else _AFTER_FAILURE_S
@@ -121,9 +121,9 @@ class TransactionWaits:
             self.note(number, committed)
         return answered
 
-    def _asked(self, learn: Callable[[BufferEntries], None]) -> bool:
+    def _query(self, learn: Callable[[BufferEntries], None]) -> bool:
         try:
-            self._access.ask(learn)
+            self._access.query(learn)
         except errors.LayerError as failure:
             self._warn("cannot find out which transactions are over, their messages wait", failure)
             return False
@@ -137,7 +137,7 @@ class TransactionWaits:
 
     def learn_of(self, committed: ReadCommitted, unknown: Sequence[TxnId]) -> bool:
         """The same of these transactions alone."""
-        return self._asked(lambda entries: committed.learn(unknown, entries))
+        return self._query(lambda entries: committed.learn(unknown, entries))
 
     def put_late_on_record(self, partitions: Iterable[ReadCommitted]) -> None:
         """Tell others of records that came after the end of their transaction; what fails is tried again next time."""

@@ -142,7 +142,7 @@ class Tail:
         """The counts of this reader up to now, for `ReaderMeter`."""
         return ReadCounts(self._endpoint.delivered, self._endpoint.decryptor.failures, self._received_bytes)
 
-    def ask_stats(self) -> Future[TailStats]:
+    def request_stats(self) -> Future[TailStats]:
         """Requests statistics, for callers that wait for several readers. The future raises Closed, or the reader's
         failure."""
         return self._commands.run(self._stats)

@@ -17,7 +17,7 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    ConsumersTold,
+    ConsumersReport,
     CursorReply,
     CursorTransactionRequest,
     Request,
@@ -65,7 +65,7 @@ class DeliveryChannel:
         self._lock = threading.Lock()
         self._listeners: dict[str, dict[Listener, Patience]] = {}
         self._tail = PartitionTail(
-            log, DELIVERIES, reader, self._wanted, self._hand_on, name="pok-deliveries",
+            log, DELIVERIES, reader, self._required_partitions, self._hand_on, name="pok-deliveries",
             without="other processes cannot seek, skip or delete by force this one's live subscriptions",
             rest_s=self._rest_s,
         )  # fmt: skip
@@ -97,7 +97,7 @@ class DeliveryChannel:
                 self._listeners.pop(topic, None)
         self._tail.look()
 
-    def hear_from(self, topic: str, start: int) -> None:
+    def read_from(self, topic: str, start: int) -> None:
         """Read a topic's records from `start` on, if its partition is not being read already."""
         self._tail.look(DELIVERIES.partition_for(topic), start)
 
@@ -140,7 +140,7 @@ class DeliveryChannel:
 
     def decoded(
         self, records: Sequence[DeliveryRecord], subscription: str | None = None
-    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | CursorReply | ConsumersTold]]:
+    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | CursorReply | ConsumersReport]]:
         """The requests and replies of a subscription (None: of any) among these records. For listeners."""
         for _, key, value in records:
             try:
@@ -165,7 +165,7 @@ class DeliveryChannel:
 
     # The tail's thread --------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> set[int]:
+    def _required_partitions(self) -> set[int]:
         with self._lock:
             return {DELIVERIES.partition_for(topic) for topic in self._listeners}
 

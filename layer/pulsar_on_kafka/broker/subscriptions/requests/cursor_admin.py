@@ -37,15 +37,15 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     CloseConsumers,
-    ConsumersTold,
+    ConsumersReport,
+    CursorCommand,
     CursorLife,
     CursorReply,
+    DescribeConsumers,
     Request,
     SaveNow,
     Seek,
     Skip,
-    TellConsumers,
-    Wish,
     encode_request,
 )
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import REQUEST_ID_BYTES, Deliveries
@@ -58,7 +58,7 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 2.0
 _BUSY_PAUSE_S: Final = 0.1
 _TELL_S: Final = 3.0
-_OF_NO_ENTRY: Final = TellConsumers()
+_OF_NO_ENTRY: Final = DescribeConsumers()
 
 
 class LiveCursors:
@@ -83,7 +83,9 @@ class LiveCursors:
         self._members_here = members_here
         self._joining = joining
 
-    def change(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
+    def change(
+        self, subscription: Subscription, wishes: Mapping[int, CursorCommand], deadline: Deadline
+    ) -> dict[int, int]:
         """Execute these commands, by partition; returns their results when all are durable.
 
         Raises:
@@ -96,7 +98,7 @@ class LiveCursors:
         pause_s = _FIRST_PAUSE_S
         with ExitStack() as stack:
             while True:
-                self._ask_here(subscription, asked, deadline)
+                self._request_here(subscription, asked, deadline)
                 if not asked.left():
                     return asked.results()
                 members = self._members(subscription, deadline)
@@ -117,7 +119,7 @@ class LiveCursors:
         """Save cursors with the outcomes of transactions that are not applied yet, by their owners or without one; True
         if there were any. Raises as `change`."""
         pending = self._transactions.pending(subscription, deadline)
-        wishes: dict[int, Wish] = {p: SaveNow() for p, each in pending.items() if each.decided}
+        wishes: dict[int, CursorCommand] = {p: SaveNow() for p, each in pending.items() if each.decided}
         if wishes:
             self.change(subscription, wishes, deadline)
         return bool(wishes)
@@ -176,8 +178,8 @@ class LiveCursors:
             left = [(each, self._members(each, deadline)) for each, _ in left]
 
     def consumers(
-        self, subscription: Subscription, deadline: Deadline, wish: TellConsumers = _OF_NO_ENTRY
-    ) -> dict[str, ConsumersTold | None]:
+        self, subscription: Subscription, deadline: Deadline, wish: DescribeConsumers = _OF_NO_ENTRY
+    ) -> dict[str, ConsumersReport | None]:
         """Every live process's consumers, and the holder of the entry in `wish`, by the client id of the membership.
         None for a process that does not reply in time: it hangs, or may not read `deliveries`.
 
@@ -190,18 +192,18 @@ class LiveCursors:
         members.update(self._joining(subscription, deadline))  # their group may not show them yet
         if not members:
             return {}
-        topic, told = str(subscription.topic.name), dict[str, ConsumersTold]()
+        topic, told = str(subscription.topic.name), dict[str, ConsumersReport]()
         request = _request(subscription, subscription.incarnation, wish)
         complete = threading.Event()
 
-        def heard(records: Sequence[DeliveryRecord]) -> None:
+        def on_records(records: Sequence[DeliveryRecord]) -> None:
             for _, found in self._channel.decoded(records, subscription.name):
-                if isinstance(found, ConsumersTold) and found.id == request.id:
+                if isinstance(found, ConsumersReport) and found.id == request.id:
                     told[found.member] = found
             if told.keys() >= members:
                 complete.set()
 
-        with self._channel.listening(topic, heard, deadline):
+        with self._channel.listening(topic, on_records, deadline):
             self._channel.write([_to_everybody(subscription, request)], deadline)
             complete.wait(min(_TELL_S, deadline.remaining_s()))
         return {member: told.get(member) for member in sorted(members)}
@@ -211,7 +213,7 @@ class LiveCursors:
     def _members(self, subscription: Subscription, deadline: Deadline) -> list[GroupMember]:
         return [m for group in subscription.groups for m in self._admin.describe_group(group, deadline).members]
 
-    def _ask_here(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+    def _request_here(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         for member in self._members_here(subscription):
             owned = member.answering_partitions()
             requests = [(partition, request) for partition, request in asked.left().items() if partition in owned]
@@ -232,12 +234,12 @@ class LiveCursors:
                     asked.answered(answer)
 
     def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
-        def heard(records: Sequence[DeliveryRecord]) -> None:
+        def on_records(records: Sequence[DeliveryRecord]) -> None:
             for _, found in self._channel.decoded(records, asked.subscription):
                 if isinstance(found, CursorReply):
                     asked.answered(found)
 
-        stack.enter_context(self._channel.listening(asked.topic, heard, deadline))
+        stack.enter_context(self._channel.listening(asked.topic, on_records, deadline))
         asked.heard_of = True
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
@@ -311,7 +313,7 @@ def _a_while() -> float:
 class _Asked:
     """Requests and their replies. Thread-safe."""
 
-    def __init__(self, subscription: Subscription, wishes: Mapping[int, Wish]) -> None:
+    def __init__(self, subscription: Subscription, wishes: Mapping[int, CursorCommand]) -> None:
         self.topic = str(subscription.topic.name)
         self.subscription = subscription.name
         self.heard_of = False
@@ -360,7 +362,7 @@ def _take_in(state: CursorState, request: Request) -> int:
         return known
     wish, result = request.wish, 0
     match wish:
-        case SaveNow() | CloseConsumers() | TellConsumers():
+        case SaveNow() | CloseConsumers() | DescribeConsumers():
             return 0
         case Seek():
             state.reset(wish.offset)
@@ -379,7 +381,7 @@ def _take_in(state: CursorState, request: Request) -> int:
     return result
 
 
-def _request(subscription: Subscription, incarnation: int, wish: Wish) -> Request:
+def _request(subscription: Subscription, incarnation: int, wish: CursorCommand) -> Request:
     life = CursorLife(subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, incarnation)
     return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, wish)
 

@@ -97,7 +97,7 @@ class SavedCursors:
                     found[partition] = cursor
             if len(found) == len(saved):
                 return {partition: found[partition] for partition in saved}
-            segments.read_wanted(deadline)
+            segments.read_required(deadline)
 
     def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
         """The committed offsets of each group of a subscription, for the partitions that it serves or served."""

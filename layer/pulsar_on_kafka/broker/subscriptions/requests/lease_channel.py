@@ -60,7 +60,7 @@ class LeaseChannel:
         self._saved_version = saved_version
         self._errands = errands
         self._hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None] = lambda records: None
-        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
+        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._receive
         self._hears_all = False
         """All records after this process's own ones are received."""
 
@@ -82,7 +82,7 @@ class LeaseChannel:
 
         def append() -> list[int]:
             deadline = Deadline.after(_WRITE_S)
-            self._hear_all(deadline)
+            self._read_all(deadline)
             return self._channel.write(said, deadline)
 
         return self._run(append)
@@ -109,7 +109,7 @@ class LeaseChannel:
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
     ) -> tuple[int, list[Lease | Recall | Report]]:
-        self._hear_all(deadline)
+        self._read_all(deadline)
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
         said: list[Lease | Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
@@ -144,9 +144,9 @@ class LeaseChannel:
         about = partition if self._seat is None else _key_of_seat(self._seat)
         return DeliveryKey(self._topic, about, self._subscription)
 
-    def _hear_all(self, deadline: Deadline) -> None:
+    def _read_all(self, deadline: Deadline) -> None:
         if not self._hears_all:
-            self._channel.hear_from(self._topic, self._channel.end(self._topic, deadline))
+            self._channel.read_from(self._topic, self._channel.end(self._topic, deadline))
             self._hears_all = True
 
     def _run(self, errand: Callable[[], _T]) -> Future[_T]:
@@ -157,7 +157,7 @@ class LeaseChannel:
             closed.set_exception(errors.Closed("this process leaves the cluster"))
             return closed
 
-    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
+    def _receive(self, records: Sequence[DeliveryRecord]) -> None:
         """In the channel's thread."""
         ours = self._ours(records)
         if ours:

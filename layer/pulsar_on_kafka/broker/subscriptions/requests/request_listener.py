@@ -18,14 +18,14 @@ from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MAX_W
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ALL_MEMBERS,
     CloseConsumers,
-    ConsumersTold,
+    ConsumersReport,
     CursorLife,
     CursorReply,
     CursorTransactionRequest,
+    DescribeConsumers,
     Request,
-    TellConsumers,
     encode_answer,
-    encode_told,
+    encode_report,
 )
 from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
 
@@ -45,8 +45,8 @@ class Answering:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pok-answers")
         self._refused = False
 
-    def write(self, answers: Sequence[tuple[DeliveryKey, CursorReply | ConsumersTold]]) -> None:
-        records = [(k, encode_told(a) if isinstance(a, ConsumersTold) else encode_answer(a)) for k, a in answers]
+    def write(self, answers: Sequence[tuple[DeliveryKey, CursorReply | ConsumersReport]]) -> None:
+        records = [(k, encode_report(a) if isinstance(a, ConsumersReport) else encode_answer(a)) for k, a in answers]
         try:
             self._thread.submit(self._write, records)
         except RuntimeError:
@@ -85,14 +85,14 @@ class RequestListener:
         """Requests of transactions without a reply."""
         self._held: OrderedDict[bytes, CursorReply] = OrderedDict()
         """The last replies to such requests."""
-        self._hear: Callable[[Sequence[DeliveryRecord]], None] = self._heard
-        channel.listen(self._topic, self._hear, patience=lambda: not member.answering_partitions())
+        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._receive
+        channel.listen(self._topic, self._listener, patience=lambda: not member.answering_partitions())
 
     def stop(self) -> None:
         """Stop listening; a second call does nothing."""
-        self._channel.unlisten(self._topic, self._hear)
+        self._channel.unlisten(self._topic, self._listener)
 
-    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
+    def _receive(self, records: Sequence[DeliveryRecord]) -> None:
         """In the channel's thread."""
         mine: list[tuple[DeliveryKey, Request]] = []
         owned = self._member.answering_partitions()
@@ -105,8 +105,8 @@ class RequestListener:
                 continue
             if isinstance(found.wish, CloseConsumers):
                 self._close(key, found, found.wish)
-            elif isinstance(found.wish, TellConsumers):
-                self._tell(key, found.id, found.life, found.wish)
+            elif isinstance(found.wish, DescribeConsumers):
+                self._report_consumers(key, found.id, found.life, found.wish)
             elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MAX_WAITING:
                 self._waiting.add(found.id)
                 mine.append((key, found))
@@ -146,15 +146,15 @@ class RequestListener:
             else errors.NoSuchSubscription(f"subscription {name} of {place} was deleted by force")
         )
 
-    def _tell(self, key: DeliveryKey, request_id: bytes, life: CursorLife, wish: TellConsumers) -> None:
+    def _report_consumers(self, key: DeliveryKey, request_id: bytes, life: CursorLife, wish: DescribeConsumers) -> None:
         if life.subscription_incarnation != self._subscription.incarnation:
             return
 
-        def told(done: Future[ConsumersTold]) -> None:
+        def on_report(done: Future[ConsumersReport]) -> None:
             if done.exception() is None:
                 self._answering.write([(key, done.result())])
 
-        self._member.ask_consumers(request_id, self._client_id, wish).add_done_callback(told)
+        self._member.request_consumers(request_id, self._client_id, wish).add_done_callback(on_report)
 
     def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[CursorReply | None]]) -> None:
         """In the member's thread."""

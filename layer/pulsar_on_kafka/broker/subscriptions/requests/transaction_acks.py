@@ -84,12 +84,12 @@ class TransactionAcksElsewhere:
         self._look = Deadline.after(0)
         """The time of the next check of all requests."""
         failing = "acknowledgements of transactions have to wait"
-        self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_RETRY_INTERVAL_S))
-        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._heard
+        self._worker = Worker("pok-transaction-acks", self._send, failing, retry=Retry(_RETRY_INTERVAL_S))
+        self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._receive
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def ask(
+    def request(
         self, key: DeliveryKey, life: CursorLife, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline
     ) -> None:
         """`answer` is settled when the transaction holds the acknowledgement durably, or the owner rejects it, or the
@@ -122,7 +122,7 @@ class TransactionAcksElsewhere:
 
     # The channel's thread -----------------------------------------------------------------------------------------
 
-    def _heard(self, records: Sequence[DeliveryRecord]) -> None:
+    def _receive(self, records: Sequence[DeliveryRecord]) -> None:
         for _, found in self._channel.decoded(records):
             if not isinstance(found, CursorReply):
                 continue
@@ -134,7 +134,7 @@ class TransactionAcksElsewhere:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _say(self) -> float:
+    def _send(self) -> float:
         with self._lock:
             due: Sequence[_Asked] = list(self._new)
             self._new.clear()

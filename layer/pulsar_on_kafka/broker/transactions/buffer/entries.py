@@ -134,7 +134,7 @@ class BufferEntries:
         """The status of a transaction that a record below the data's end names, when that end was taken before this
         log's."""
         known = self._known(where, txn)
-        if any(_tells_of(entry, where) for entry in _of_kind(known, AbortedEntry).values()):
+        if any(_concerns(entry, where) for entry in _of_kind(known, AbortedEntry).values()):
             return TxnEntryStatus.ABORTED
         if _of_kind(known, OpenEntry) and not self.is_over(txn):
             return TxnEntryStatus.OPEN
@@ -242,7 +242,7 @@ def _void(known: _Known, where: DataPartition) -> dict[TransactionBufferKey, Voi
     return {key: e for key, e in _of_kind(known, VoidEntry).items() if e.incarnation == where.incarnation}
 
 
-def _tells_of(entry: AbortedEntry, where: DataPartition) -> bool:
+def _concerns(entry: AbortedEntry, where: DataPartition) -> bool:
     """Whether the partition may contain records of the transaction. A sealed entry of another incarnation names all
     that ever arrive."""
     return entry.incarnation == where.incarnation or not entry.sealed
@@ -258,7 +258,7 @@ def _together(known: _Known, where: DataPartition) -> AbortedEntry | None:
         (only,) = known.values()
         if isinstance(only, AbortedEntry) and only.incarnation == where.incarnation and only.parts == 1:
             return only
-    found = {key: entry for key, entry in _of_kind(known, AbortedEntry).items() if _tells_of(entry, where)}
+    found = {key: entry for key, entry in _of_kind(known, AbortedEntry).items() if _concerns(entry, where)}
     if not found:
         return None
     here = [entry for entry in found.values() if entry.incarnation == where.incarnation]

@@ -228,7 +228,7 @@ class LoggedOutcomes:
             late = {txn: of_it.late for txn, of_it in found.items() if of_it.late}
             if late:
                 question = partial(_void_records, late, where, self._session)
-                records.append(self._views.buffers.ask(where.topic, question, deadline))
+                records.append(self._views.buffers.query(where.topic, question, deadline))
         self._append(_together(records), deadline)
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
@@ -305,7 +305,7 @@ class LoggedOutcomes:
         incarnation = self._data.incarnation(each.topic, deadline)
         return None if incarnation is None else DataPartition(each.topic, each.partition, incarnation)
 
-    def _ask_of_all(
+    def _query_all(
         self, places: Iterable[DataPartition], question: Callable[[BufferEntries, DataPartition], T], deadline: Deadline
     ) -> dict[DataPartition, T]:
         """Each partition of the state topic is read to its end once."""
@@ -314,8 +314,8 @@ class LoggedOutcomes:
         for where in places:
             together.setdefault(TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic), []).append(where)
         for partition, those in together.items():
-            ask = partial(_ask_each, those, question)
-            found.update(self._views.buffers.ask_partition(partition, ask, deadline))
+            query = partial(_query_each, those, question)
+            found.update(self._views.buffers.query_partition(partition, query, deadline))
         return found
 
     def _bounds(
@@ -332,7 +332,7 @@ class LoggedOutcomes:
                     others.setdefault(where, []).append(one.txn)
                 else:
                     found[where][one.txn] = opened.lower_bound if opened.incarnation == where.incarnation else 0
-        for where, announced in self._ask_of_all(others, BufferEntries.announced_bounds, deadline).items():
+        for where, announced in self._query_all(others, BufferEntries.announced_bounds, deadline).items():
             found[where].update((txn, announced[txn]) for txn in others[where] if txn in announced)
         return found
 
@@ -347,7 +347,7 @@ class LoggedOutcomes:
         def gone(entries: BufferEntries, where: DataPartition) -> Records:
             return outcomes.opens_gone(others[where], entries)
 
-        asked = self._ask_of_all(others, gone, deadline).values()
+        asked = self._query_all(others, gone, deadline).values()
         return _together([outcomes.own_opens_gone(own, session), *asked])
 
     def _append(self, records: Records, deadline: Deadline, topic: StateTopic = TRANSACTION_BUFFER_SNAPSHOT) -> None:
@@ -372,7 +372,7 @@ def _void_records(
     return outcomes.void_records(late, where, entries, session)
 
 
-def _ask_each(
+def _query_each(
     places: Iterable[DataPartition], question: Callable[[BufferEntries, DataPartition], T], entries: BufferEntries
 ) -> dict[DataPartition, T]:
     return {where: question(entries, where) for where in places}

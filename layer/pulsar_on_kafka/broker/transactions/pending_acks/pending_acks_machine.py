@@ -1,9 +1,10 @@
 """The acknowledgements of open transactions on one cursor, as its owner keeps them. No I/O, no clock.
 
-The owner's round: `ask` accepts requests at any time. `decide` checks them and returns the records to append. After the
-append and a reading of the log to its end, `read_back` returns the acks that are held now, and applies ENDs. `settle`
-applies outcomes to the cursor. Once a save contains them (`saved`), `to_clean` names the records to tombstone. Each
-step may be the last one of a process: the next owner continues from the log. Source: Pulsar's PendingAckHandleImpl.
+The owner's round: `request` accepts requests at any time. `decide` checks them and returns the records to append. After
+the append and a reading of the log to its end, `read_back` returns the acks that are held now, and applies ENDs.
+`settle` applies outcomes to the cursor. Once a save contains them (`saved`), `to_clean` names the records to tombstone.
+Each step may be the last one of a process: the next owner continues from the log. Source: Pulsar's
+PendingAckHandleImpl.
 
 * An ack is held from `decide` until its transaction ends: also during the append, and when the outcome of the append is
   unknown. (Then the client gets a failure, and its transaction can only be aborted.)
@@ -183,7 +184,7 @@ class PendingAcks:
             raise Refused(f"{self._text()} is {self.state.value}: {what.value} is not possible now")
         self.state = after
 
-    def ask(self, txn: TxnId, ack: TxnAck) -> int:
+    def request(self, txn: TxnId, ack: TxnAck) -> int:
         """Accepts the acknowledgement of a transaction; returns the number of the request, which its reply carries.
 
         Raises:

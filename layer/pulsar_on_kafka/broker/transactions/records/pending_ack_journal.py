@@ -98,13 +98,13 @@ class PendingAckJournal:
         def look(log: PendingAckLog) -> dict[CursorName, CursorAcks]:
             return {name: log.cursor(name).copy() for name in names}
 
-        return self._views.pending_acks.ask(names[0].topic, look, deadline)
+        return self._views.pending_acks.query(names[0].topic, look, deadline)
 
     def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
         """Whether any record of this cursor exists. Creates no state topic."""
         if not self._is_there(deadline):
             return False
-        return self._views.pending_acks.ask(name.topic, lambda log: bool(log.cursor(name)), deadline)
+        return self._views.pending_acks.query(name.topic, lambda log: bool(log.cursor(name)), deadline)
 
     # In the thread ------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class PendingAckJournal:
         def copied(log: PendingAckLog) -> dict[CursorName, PendingAckReading]:
             return {name: PendingAckReading(log.cursor(name).copy(), low_waters) for name in names}
 
-        return self._views.pending_acks.of(partition).ask(copied, deadline, at)
+        return self._views.pending_acks.of(partition).query(copied, deadline, at)
 
     def _recent_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         """Marks that are some time old are marks that were read before: they only let leftovers wait."""
@@ -176,7 +176,7 @@ class PendingAckJournal:
 
     def _read_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         now_s = self._clock.monotonic()
-        found = self._views.buffers.ask(topic, lambda entries: entries.low_waters(), deadline)
+        found = self._views.buffers.query(topic, lambda entries: entries.low_waters(), deadline)
         with self._lock:
             self._low_waters[partition] = (now_s, found)
         return found

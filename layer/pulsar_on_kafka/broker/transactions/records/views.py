@@ -53,7 +53,7 @@ class LookingOnly:
         """Outcomes of these transactions, which have records in this incarnation of the partition: True for committed,
         None for open."""
         where = DataPartition(topic, partition, incarnation)
-        return self.buffers.ask(topic, lambda entries: entries.outcomes(where, txns), deadline)
+        return self.buffers.query(topic, lambda entries: entries.outcomes(where, txns), deadline)
 
 
 _TIMEOUT_S: Final = 2.0
@@ -72,15 +72,15 @@ class BufferAccess:
         self.hold_up = hold_up
         self._session = secrets.token_hex(16)
 
-    def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
+    def query(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
         """Put `question` to what is on record now. Without a deadline it takes 2 s at most; raises LayerErrors."""
-        self._views.buffers.ask(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
+        self._views.buffers.query(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
 
     def put_on_record(self, where: DataPartition, late: Mapping[TxnId, BitMap64]) -> None:
         """Writes VOID entries for these records, by transaction, and returns when they are durable. Raises LayerErrors;
         a second call does no harm."""
         deadline = Deadline.after(_TIMEOUT_S)
-        records = self._views.buffers.ask(
+        records = self._views.buffers.query(
             self._topic,
             lambda entries: outcomes.void_records(late, where, entries, self._session),
             deadline,

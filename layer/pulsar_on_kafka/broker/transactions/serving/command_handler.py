@@ -123,8 +123,8 @@ class Deciding:
         return transaction is not None and transaction.new_key == waiting.new_key
 
     def judge(self, state: CoordinatorState) -> tuple[list[coordinator_machine.Announce], bool]:
-        """Decides the replies to those commands, for `tell`; `state` was read to an end that was taken after the
-        commands arrived and their records were written.
+        """Decides the replies to those commands, for `send_replies`; `state` was read to an end that was taken after
+        the commands arrived and their records were written.
 
         Returns the announcements that must precede the replies, and whether there is more to write.
         """
@@ -205,7 +205,7 @@ class Deciding:
         self._answers.append((waiting, txn))
         self._commands.drop(waiting)
 
-    def tell(self) -> None:
+    def send_replies(self) -> None:
         """Sends the judged replies. Call it when all endings are everywhere: callers that continue a transaction take
         processor time from those that wait for a last step."""
         answers, self._answers = self._answers, []

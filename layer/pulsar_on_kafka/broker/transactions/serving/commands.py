@@ -104,7 +104,7 @@ class CoordinatorCommands:
             self._waiting[waiting] = None
         return bool(self._to_begin)
 
-    def hear(self, record: LogRecord) -> None:
+    def receive(self, record: LogRecord) -> None:
         try:
             key = decode_key(record.key)
             if not isinstance(key, TransactionRequestKey) or key.coordinator != self._coordinator:

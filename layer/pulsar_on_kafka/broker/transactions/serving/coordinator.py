@@ -222,7 +222,7 @@ class Coordinator:
             Corrupt: `resign`. Other LayerErrors pass: the next turn handles the waiting commands.
         """
         self._log.must_own()
-        self._hear()
+        self._receive()
         self._take_arrived()
         wished = len(self._commands) > 0
         if not (self._busy or wished or self._next_s() <= 0):
@@ -235,7 +235,7 @@ class Coordinator:
             self._busy = self._busy or more
             self._take_effect(state, wanted, deadline)
         finally:
-            self._deciding.tell()
+            self._deciding.send_replies()
         # The replies rest on a later reading: a process that took over before the announcements were in the buffers did
         # not see them there, and may have ended the transaction.
         announced = self._effects.announce(wanted, deadline)
@@ -292,9 +292,9 @@ class Coordinator:
             self._write_last_statuses()
             self._writing.flush(deadline)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         for record in self._requests.take():
-            self._commands.hear(record)
+            self._commands.receive(record)
 
     def _take_arrived(self) -> None:
         with self._arrival:

@@ -94,7 +94,7 @@ class RemoteCoordinator:
         self._new_request = new_request
         self._wait = wait
 
-    def ask(self, command: Command, deadline: Deadline) -> TxnId:
+    def request(self, command: Command, deadline: Deadline) -> TxnId:
         """Requests the command from the owner, within `deadline` and `REQUEST_LIFE_MS`; returns the transaction's id.
 
         Raises:
@@ -119,7 +119,7 @@ class RemoteCoordinator:
         trouble: StoreError | None = None
         while True:
             try:
-                found, owner = self._logs.ask_partition(
+                found, owner = self._logs.query_partition(
                     self.id, lambda state: (self._outcome(state, command, request), state.owner), deadline
                 )
                 if found is not None:
@@ -192,8 +192,8 @@ class CoordinatorAccess(Protocol):
     def candidates(self) -> Sequence[int]:
         """Coordinators that a new transaction may be given to, best first."""
 
-    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
-        """Executes the command. Raises the errors of `RemoteCoordinator.ask`, and DeadlineExceeded when the command
+    def request(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+        """Executes the command. Raises the errors of `RemoteCoordinator.request`, and DeadlineExceeded when the command
         certainly was not done."""
 
 
@@ -224,14 +224,14 @@ class ClusterAccess:
         start = turn % len(others) if others else 0
         return [*served, *others[start:], *others[:start]]
 
-    def ask(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
+    def request(self, coordinator: int, command: Command, deadline: Deadline) -> TxnId:
         count = self._count()
         if not 0 <= coordinator < count:
             raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
         try:
             future = self._local.submit(coordinator, command, deadline)
         except TransactionCoordinatorNotFound:
-            return self._other(coordinator).ask(command, deadline)
+            return self._other(coordinator).request(command, deadline)
         try:
             return future.result(deadline.remaining_s() + _LEEWAY_S)
         except FutureTimeout:

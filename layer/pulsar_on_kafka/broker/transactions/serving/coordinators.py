@@ -263,7 +263,8 @@ class RequestTail:
         self._lock = threading.Lock()
         self._feeds: dict[int, TailedRequests] = {}
         self._tail = PartitionTail(
-            log, TRANSACTION_REQUESTS, reader, self._wanted, self._hand_on, name="pok-transaction-requests",
+            log, TRANSACTION_REQUESTS, reader, self._required_partitions, self._hand_on,
+            name="pok-transaction-requests",
             without="this process receives no requests of other processes to begin and end transactions",
         )  # fmt: skip
 
@@ -293,7 +294,7 @@ class RequestTail:
 
     # The tail's thread --------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> set[int]:
+    def _required_partitions(self) -> set[int]:
         with self._lock:
             return set(self._feeds)
 

@@ -99,7 +99,7 @@ class Sealing:
         done = 0
         for partition in sorted(partitions):
             now_ms = self._clock.now_ms()
-            due = self._views.buffers.ask_partition(partition, partial(_due, now_ms=now_ms), deadline)
+            due = self._views.buffers.query_partition(partition, partial(_due, now_ms=now_ms), deadline)
             of_partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for
             for where in [each for each in self._readings if of_partition(each.topic) == partition]:
                 if (where.topic, where.partition) not in due:
@@ -127,7 +127,7 @@ class Sealing:
         if reading is None:
             bounded = self._data.bounds_lateness(where.topic, deadline)
             question = partial(_unsealed, where=where, now_ms=now_ms, bounded=bounded)
-            unsealed = self._views.buffers.ask_partition(partition, question, deadline)
+            unsealed = self._views.buffers.query_partition(partition, question, deadline)
             if not unsealed:
                 return None
             start = min(each.entry.lower_bound for each in unsealed.values())

@@ -136,7 +136,7 @@ class Upkeep:
             marks = entries.superseded_low_waters(now_ms - _MARK_KEPT_MS)
             return _by_topic(entries.places()), [encode_key(key) for key in marks]
 
-        places, superseded = self._views.buffers.ask_partition(partition, look, deadline)
+        places, superseded = self._views.buffers.query_partition(partition, look, deadline)
         done = tombstone(self._log, TRANSACTION_BUFFER_SNAPSHOT, partition, superseded[:most], deadline)
         known = {(topic, number) for topic, numbers in places.items() for number in numbers}
         here = TRANSACTION_BUFFER_SNAPSHOT.partition_for
@@ -187,7 +187,7 @@ class Upkeep:
                 found.setdefault(name.topic, {})[name] = list(acks.lives)
             return found
 
-        places = self._views.pending_acks.ask_partition(partition, look, deadline)
+        places = self._views.pending_acks.query_partition(partition, look, deadline)
 
         def due_of(topic: str, until: Deadline) -> Callable[[PendingAckLog], list[bytes]]:
             cursors = self._over(topic, places[topic], until)
@@ -234,7 +234,7 @@ class Upkeep:
                 self._told.add(topic)
                 _log.log(level, "topic=%s what is left of its transactions cannot be cleaned now: %s", topic, failure)
                 continue
-            keys = views.ask_partition(partition, question, deadline)
+            keys = views.query_partition(partition, question, deadline)
             done += tombstone(self._log, views.topic, partition, keys[: most - done], deadline)
         return done
 

@@ -174,7 +174,7 @@ class PulsarPartition:
         return Position(min(map(_id, self.ledgers), default=position.ledger_id), 0)
 
 
-class NotTold(errors.ConnectFailed):
+class EntryNotReturned(errors.ConnectFailed):
     """Pulsar does not return an entry: chunks of a compressed message, each of which it tries to decompress by itself.
     Pulsar 4.0.7 answers 500 (ZLib), or does not reply (LZ4)."""
 
@@ -224,7 +224,7 @@ class PulsarAdmin:
         names = [name for name in self._list("/clusters") if name != "global"]
         if len(names) == 1:
             return names[0]
-        found = self._ask("/brokers/configuration/runtime")
+        found = self._query("/brokers/configuration/runtime")
         name = found.get("clusterName") if isinstance(found, dict) else None
         if not name:
             raise errors.Refused(f"Pulsar knows clusters {', '.join(names)}, and does not report which it is: name it")
@@ -233,7 +233,7 @@ class PulsarAdmin:
     def namespaces(self, tenant: str) -> dict[str, PulsarNamespace]:
         found = {}
         for name in sorted(self._list(f"/namespaces/{quote(tenant, safe='')}")):
-            policies = self._ask(f"/namespaces/{name}")
+            policies = self._query(f"/namespaces/{name}")
             found[name] = PulsarNamespace(*namespace_policies(policies if isinstance(policies, dict) else {}))
         return found
 
@@ -242,7 +242,7 @@ class PulsarAdmin:
         partitioned = sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}/partitioned")))
         found = []
         for name in partitioned:
-            told = self._ask(f"{path_of(name)}/partitions")
+            told = self._query(f"{path_of(name)}/partitions")
             found.append((name, int(told["partitions"]) if isinstance(told, dict) else 0))
         parts = {f"{name}-partition-{number}" for name, count in found for number in range(count)}
         for name in sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}"))):
@@ -259,7 +259,7 @@ class PulsarAdmin:
 
     def schemas(self, topic: str) -> dict[int, SchemaInfo]:
         """All live versions, ascending."""
-        found = self._ask(f"/schemas/{path_of(topic).partition('/persistent/')[2]}/schemas", none_found={})
+        found = self._query(f"/schemas/{path_of(topic).partition('/persistent/')[2]}/schemas", none_found={})
         told = found.get("getSchemaResponses", []) if isinstance(found, dict) else []
         versions = sorted(told, key=lambda each: int(each["version"]))
         return {int(each["version"]): schema_of(each, TopicName.parse(topic)) for each in versions}
@@ -267,7 +267,7 @@ class PulsarAdmin:
     def partition(self, name: str, subscriptions: Collection[str]) -> PulsarPartition:
         """`name`: a partition's, or that of a topic that is not partitioned. Of its cursors come those of these
         subscriptions: readers have some, too, and the brokers."""
-        found = self._ask(f"{path_of(name)}/internalStats", none_found={})
+        found = self._query(f"{path_of(name)}/internalStats", none_found={})
         try:
             if not found:  # a partitioned topic that was never used
                 return PulsarPartition(Position(0, -1), (), {})
@@ -294,7 +294,7 @@ class PulsarAdmin:
     def kind_of(self, name: str, position: Position) -> EntryKind:
         try:
             headers = self._entry(name, position)
-        except NotTold:
+        except EntryNotReturned:
             return EntryKind.MESSAGE  # a part of one
         if headers is not None and headers.get(_NOT_COMMITTED) == "true":
             return EntryKind.OPEN
@@ -312,11 +312,13 @@ class PulsarAdmin:
             cause = failure.__cause__
             failed_inside = isinstance(cause, urllib.error.HTTPError) and cause.code == _FAILED_INSIDE
             if failed_inside or isinstance(cause, TimeoutError):
-                raise NotTold(str(failure)) from failure
+                raise EntryNotReturned(str(failure)) from failure
             raise
 
     def _subscriptions(self, name: str) -> dict[str, PulsarSubscription]:
-        stats = self._ask(f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={})
+        stats = self._query(
+            f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={}
+        )
         told = stats.get("subscriptions", {}) if isinstance(stats, dict) else {}
         return {
             subscription: PulsarSubscription(
@@ -329,12 +331,12 @@ class PulsarAdmin:
         }
 
     def _list(self, path: str) -> list[str]:
-        found = self._ask(path)
+        found = self._query(path)
         if not isinstance(found, list):
             raise errors.Corrupt(f"GET {self._root}{path} answers {found!r:.100}, expected a list")
         return [str(each) for each in found]
 
-    def _ask(self, path: str, none_found: object = None) -> Any:
+    def _query(self, path: str, none_found: object = None) -> Any:
         """The answer's JSON. `none_found`: what to give where there is nothing; without it that is Refused."""
         try:
             _, body = self._get(path)

@@ -68,7 +68,7 @@ class SchemasHere:
         """`ask`: returns Pulsar's schemas of the topic, by version in order."""
         self._node = node
         self._topic = topic.base
-        self._ask = ask
+        self._query = ask
         self._known: dict[int, tuple[bytes | None, bool]] = {-1: (None, False)}
 
     def register(self, versions: Mapping[int, SchemaInfo]) -> None:
@@ -84,7 +84,7 @@ class SchemasHere:
         return (it was deleted) has no header: its messages are bytes. Raises LayerError."""
         known = self._known.get(number)
         if known is None:
-            self.register(self._ask())
+            self.register(self._query())
             if number not in self._known:
                 _log.warning("topic=%s Pulsar's schema version %d is gone; its messages name none", self._topic, number)
             known = self._known.setdefault(number, (None, False))

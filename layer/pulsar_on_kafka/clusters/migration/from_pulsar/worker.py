@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide, 
 from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
     EntryKind,
-    NotTold,
+    EntryNotReturned,
     PulsarAdmin,
     PulsarPartition,
     PulsarTopic,
@@ -92,7 +92,7 @@ class ImportReport:
                     f"{messages.first} of Pulsar"
                 )
             if each.given_up:
-                found.append(f"{place}: {_told_of(each.given_up)}")
+                found.append(f"{place}: {_incomplete_text(each.given_up)}")
             found += [
                 f"{place}: subscription {one.name} has {one.only_there} entries left in Pulsar alone, {one.only_here} "
                 "here alone"
@@ -122,7 +122,7 @@ class ImportWorker:
         self._pulsar = pulsar
         self._address = address
         self.record = record
-        self._told = told
+        self._report = told
 
     def run(self) -> ImportRecord:
         """Bring everything that Pulsar has now.
@@ -133,7 +133,7 @@ class ImportWorker:
             StoreError: one of the clusters cannot be read or written.
         """
         try:
-            self._told("metadata ...")
+            self._report("metadata ...")
             topics = self._bring_metadata()
             self._advance(ImportStep.MESSAGES)
             with closing(PulsarReading(self._address)) as reading:
@@ -186,10 +186,10 @@ class ImportWorker:
             more_comes = partial(self._more_comes, name, there)
             entries = reading.entries(name, start, there.last, more_comes, Deadline.after(_READ_S))
             copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
-            self._tell_copied(name, there, copy.counts)
+            self._report_copied(name, there, copy.counts)
             given_up = [each for each in _given_up(reading, there) if place_of(each.position) > highest]
             if given_up:
-                self._told(f"{name}: {_told_of(given_up)}")
+                self._report(f"{name}: {_incomplete_text(given_up)}")
 
     def _with_times(self, name: str, there: PulsarPartition, entries: Iterator[Entry]) -> Iterator[Entry]:
         """The entries with due times, for those that may be delayed and are unacknowledged on some subscription."""
@@ -200,11 +200,11 @@ class ImportWorker:
             if left and len(entry.messages) == 1 and (of_chunks or not entry.in_chunks):
                 try:
                     entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
-                except NotTold:
+                except EntryNotReturned:
                     if not entry.in_chunks:
                         raise
                     of_chunks = False
-                    self._told(
+                    self._report(
                         f"{name}: Pulsar does not report when messages in chunks are due (at {entry.position}): they "
                         "come at once"
                     )
@@ -218,8 +218,8 @@ class ImportWorker:
                 return kind is EntryKind.MESSAGE
         return next(islice(there.behind(behind), _MAX_REQUESTED, None), None) is not None
 
-    def _tell_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
-        self._told(
+    def _report_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
+        self._report(
             f"{name}: {counts.entries} entries copied with {counts.messages} messages, {counts.bytes} bytes; Pulsar "
             f"has {there.entries}, up to {there.last}"
         )
@@ -352,7 +352,7 @@ class ImportWorker:
 
     def _advance(self, step: ImportStep) -> None:
         self.record = self._node.imports.advance(self.record, step, self._call())
-        self._told(f"{step.value} ...")
+        self._report(f"{step.value} ...")
 
     def _note(self, failure: Exception) -> None:
         try:
@@ -370,7 +370,7 @@ def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[Incomplete
     return [each for each in reading.given_up() if there.index_of(each.position) >= each.chunks_before]
 
 
-def _told_of(given_up: Sequence[IncompleteMessage]) -> str:
+def _incomplete_text(given_up: Sequence[IncompleteMessage]) -> str:
     return (
         f"{counted(len(given_up), 'message')} in chunks cannot be read, the first with a chunk at "
         f"{given_up[0].position} of Pulsar: its client puts ten together at a time, each from its first chunk on"

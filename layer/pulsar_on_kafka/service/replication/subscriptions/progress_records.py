@@ -69,7 +69,7 @@ class ProgressWords:
 
     def know(self, part: Part, cluster: str, progress: Progress, deadline: Deadline) -> None:
         """Records the progress of that cluster as known. Raises the errors of `ProgressWriter.write`."""
-        self.say("", self._here, part, part.subject(cluster, KNOWS), progress, deadline)
+        self.report("", self._here, part, part.subject(cluster, KNOWS), progress, deadline)
 
     def followed(self, part: Part, local: str, deadline: Deadline) -> Progress:
         """Progress to ignore here because it lies below other sides' beginnings. Raises the errors of
@@ -78,14 +78,14 @@ class ProgressWords:
 
     def follow(self, part: Part, local: str, progress: Progress, deadline: Deadline) -> None:
         """Replaces the progress to ignore. Raises the errors of `ProgressWriter.write`."""
-        self.say("", self._here, part, part.subject(local, BEGINS), progress, deadline)
+        self.report("", self._here, part, part.subject(local, BEGINS), progress, deadline)
 
     def leave(self, subject: Subject, life: tuple[int, int], deadline: Deadline) -> None:
         """Records this incarnation of a subscription elsewhere as left: its reports are ignored. Raises the errors of
         `ProgressWriter.write`."""
         ProgressWriter(self._here, subject).write(life, {}, {}, deadline)
 
-    def say(
+    def report(
         self,
         to: str,
         log: ProgressLog,

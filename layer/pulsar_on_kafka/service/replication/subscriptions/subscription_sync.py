@@ -21,18 +21,18 @@ from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReadin
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
-    deliveries_heard,
-    deliveries_told,
+    merge_deliveries,
+    reported_deliveries,
     with_news,
 )
 from pulsar_on_kafka.broker.replication_state.progress import (
     Progress,
     SubscriptionSide,
+    add_report,
     begun,
     begun_everywhere,
-    said,
+    reported_progress,
     take_over,
-    tell,
     without_acknowledged,
     without_message,
 )
@@ -86,7 +86,7 @@ class DeliveriesSync:
         now = replace(side, cursor=memberships.cursors.read(subscription, deadline)[partition].state)
         all_of_them = now.cursor.deliveries
         for each in found:
-            news = deliveries_heard(now, each)
+            news = merge_deliveries(now, each)
             if news is not None:
                 all_of_them = with_news(all_of_them, news)
         if all_of_them is None or all_of_them == now.cursor.deliveries:
@@ -98,16 +98,16 @@ class DeliveriesSync:
             return False
         return True
 
-    def tell(self, cluster: str, log: ProgressLog, part: Part, side: SubscriptionSide, deadline: Deadline) -> None:
+    def report(self, cluster: str, log: ProgressLog, part: Part, side: SubscriptionSide, deadline: Deadline) -> None:
         """Reports the delivery state to a cluster; writes nothing where none exists and none was ever reported.
 
         Raises:
             LayerError: that cluster cannot be reached now.
         """
         mine = part.subject(side.origin.cluster, DELIVERED)
-        found = deliveries_told(side)
-        if found or log.heads.ask(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
-            self._words.say(cluster, log, part, mine, {}, deadline, found)
+        found = reported_deliveries(side)
+        if found or log.heads.query(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
+            self._words.report(cluster, log, part, mine, {}, deadline, found)
 
 
 _REPORTED: Final = frozenset({SAYS, DELIVERED, BEGINS})
@@ -200,7 +200,7 @@ class SubscriptionSync:
     def _subjects(log: ProgressLog, owned: frozenset[int], deadline: Deadline) -> dict[Subject, HeadAt]:
         found: dict[Subject, HeadAt] = {}
         for partition in sorted(owned):
-            found.update(log.heads.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
+            found.update(log.heads.query_partition(partition, lambda heads: dict(heads.subjects()), deadline))
         return found
 
     def _replicated(self, owned: frozenset[int], deadline: Deadline) -> dict[tuple[str, str], Subscription]:
@@ -270,19 +270,19 @@ class SubscriptionSync:
             one = replace(subscription, partition=None, partitions=(partition,))
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
             side = SubscriptionSide(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
-            heard = self._heard(dict(others), deadline)
+            heard = self._received(dict(others), deadline)
             part = Part(one, partition)
             begins = self._begins(part, side, heard, deadline)
             taken += self._take_over(part, side, heard, begins, looked, deadline)
             counted = [each for each in others if each[0].about == DELIVERED]
             laid_down = self._deliveries.take_over(part, side, counted, deadline)
-            newly, all_told = self._tell(part, side, begins, peers, deadline)
+            newly, all_told = self._report(part, side, begins, peers, deadline)
             told += newly
             if all_told and laid_down:
                 self._seen[place] = seen
         return SyncRound(len(indexes), told, taken, behind)
 
-    def _heard(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
+    def _received(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
         """The report of each other cluster about one partition; none from a cluster that is about to report another
         incarnation."""
         log, found = self._node.progress, {}
@@ -305,9 +305,9 @@ class SubscriptionSync:
         if part.subscription.follows:
             local = side.origin.cluster
             followed = self._words.followed(part, local, deadline)
-            if tell(followed, begun_everywhere([word.begins for word in heard.values()])):
+            if add_report(followed, begun_everywhere([word.begins for word in heard.values()])):
                 self._words.follow(part, local, followed, deadline)
-            tell(found, followed)
+            add_report(found, followed)
         return found
 
     def _take_over(
@@ -341,11 +341,11 @@ class SubscriptionSync:
             self._words.know(part, cluster, known, deadline)
         return len(left) + len(left.batches)
 
-    def _tell(
+    def _report(
         self, part: Part, side: SubscriptionSide, begins: Progress, peers: Sequence[str], deadline: Deadline
     ) -> tuple[int, bool]:
         """The number of clusters that got a report, and whether all could be reached."""
-        progress = said(side)
+        progress = reported_progress(side)
         done, all_reached = 0, True
         for cluster in peers:
             log = self._peers(cluster)
@@ -353,14 +353,14 @@ class SubscriptionSync:
                 all_reached = False
                 continue
             known = self._words.known(part, cluster, deadline)
-            if tell(known, progress):
+            if add_report(known, progress):
                 self._words.know(part, cluster, known, deadline)
             try:
                 mine = part.subject(side.origin.cluster, SAYS)
                 beginning = mine._replace(about=BEGINS)
-                self._words.say(cluster, log, part, beginning, begins, deadline)
-                self._words.say(cluster, log, part, mine, progress, deadline)
-                self._deliveries.tell(cluster, log, part, side, deadline)
+                self._words.report(cluster, log, part, beginning, begins, deadline)
+                self._words.report(cluster, log, part, mine, progress, deadline)
+                self._deliveries.report(cluster, log, part, side, deadline)
                 done += 1
             except errors.LayerError as failure:
                 all_reached = False

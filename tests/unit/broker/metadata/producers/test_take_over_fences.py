@@ -91,7 +91,7 @@ class State:
         self.fences = TakeOverFences(self.log, data, data, self.ask)
 
     def ask(self, topic: str, question: Callable[[KnownTakeOvers], Any], deadline: Deadline) -> Any:
-        return self.view.ask(lambda state: question(state.take_overs.get(topic, KnownTakeOvers())), deadline)
+        return self.view.query(lambda state: question(state.take_overs.get(topic, KnownTakeOvers())), deadline)
 
     def begin(self, epoch: int, origin: str = "eu", *, answered: bool = True) -> dict[int, int]:
         def append(partitions: Sequence[int]) -> dict[int, int]:

@@ -71,7 +71,7 @@ def test_what_was_delivered_often_enough_becomes_a_dead_letter() -> None:
     served, consumer, letters = counted(3)
     served.refuse(consumer, 0, 2)
     assert served.received(consumer, 0.5) == [], "the save that counts it comes first"
-    assert served.dispatcher.counting.wants_save()
+    assert served.dispatcher.counting.requires_save()
     served.save()
     assert served.received(consumer, 0.0) == [0, 2]
     served.refuse(consumer, 0)
@@ -158,7 +158,7 @@ def test_counting_is_for_shared_subscriptions_with_a_policy_only() -> None:
     served.consumer("plain")
     assert served.owned[0].guard is None
     assert served.owned[0].saves.includes_counts
-    assert not served.dispatcher.counting.wants_save()
+    assert not served.dispatcher.counting.requires_save()
     assert served.dispatcher.counting.poll_limit(0.0) == inf
 
 
@@ -438,18 +438,18 @@ def test_it_is_told_once_that_messages_come_slowly_and_when_that_is_over(caplog:
     caplog.set_level(logging.INFO)
     served = taken_over(Deliveries(2))
     served.owned[0].quiet = True
-    served.dispatcher.counting.tell()
+    served.dispatcher.counting.report_suspects()
     assert not caplog.records, "others may still have them"
     served.owned[0].quiet = False
     for _ in range(2):
-        served.dispatcher.counting.tell()
+        served.dispatcher.counting.report_suspects()
         assert [record.levelname for record in caplog.records] == ["WARNING"]
     guard_of(served).settled([0, 1])
     for _ in range(2):
-        served.dispatcher.counting.tell()
+        served.dispatcher.counting.report_suspects()
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     served.owned[0].count_deliveries(None)
-    served.dispatcher.counting.tell()
+    served.dispatcher.counting.report_suspects()
 
 
 def test_counting_ends_where_no_policy_is_left_and_nothing_that_was_counted() -> None:

@@ -652,7 +652,7 @@ def test_where_deliveries_are_counted_what_comes_again_waits_for_a_save_with_wha
     assert served.received(low, 0.5) == [4], "3 is behind them"
     served.publish(*of_keys(HIGH))
     assert served.received(high, 0.0) == [5]
-    assert served.dispatcher.counting.wants_save()
+    assert served.dispatcher.counting.requires_save()
     assert not served.dispatcher.has_undelivered(), "room would not help"
     assert not served.dispatcher.takes_any()
     served.save()
@@ -674,7 +674,7 @@ def test_what_is_parked_where_deliveries_are_counted_waits_for_the_save_that_say
     served.save()
     low.resize(20)
     assert served.received(low, 0.0) == []
-    assert served.dispatcher.counting.wants_save()
+    assert served.dispatcher.counting.requires_save()
     served.save()
     assert served.received(low, 0.0) == [2, 3, 4, 5, 6, 7]
 

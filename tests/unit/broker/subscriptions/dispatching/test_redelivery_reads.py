@@ -155,7 +155,7 @@ class Buffer:
         self.entries = Entries()
         self.asked = 0
 
-    def ask(self, question: Callable[[BufferEntries], None]) -> None:
+    def query(self, question: Callable[[BufferEntries], None]) -> None:
         self.asked += 1
         question(self.entries)
 

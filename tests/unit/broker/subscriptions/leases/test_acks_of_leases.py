@@ -146,7 +146,7 @@ def test_a_limit_is_all_that_was_leased_and_the_room_that_is_left() -> None:
     assert said.limits == {OWNER: 15}  # what was told is not taken back
     assert permits.is_next(OWNER, 1)
     assert not permits.is_next(OWNER, 3)
-    assert permits.heard() == {OWNER: 1}
+    assert permits.last_received() == {OWNER: 1}
     assert not permits.awaits(OWNER, 1, said.number)
     assert permits.awaits(OWNER, 2, said.number)
     assert not permits.awaits(OWNER, 2, said.number + 1)

@@ -31,21 +31,21 @@ class Traffic:
 def looks() -> tuple[GroupLooks, Traffic]:
     traffic = Traffic()
     made = GroupLooks(traffic.group, traffic.read)
-    made.ask(5.0, hurries=False)
+    made.begin_if_due(5.0, hurries=False)
     traffic.asked[0].set_result({"a"})
     return made, traffic
 
 
 def test_there_is_a_look_every_second_or_more_often_where_somebody_hurries() -> None:
     made, traffic = looks()
-    made.ask(5.0, hurries=True)
+    made.begin_if_due(5.0, hurries=True)
     assert len(traffic.asked) == 1
     assert made.seen() == LiveMembers({"a"}, 5.0)
     assert made.seen() is None
-    made.ask(5.9, hurries=False)
-    made.ask(5.05, hurries=True)
+    made.begin_if_due(5.9, hurries=False)
+    made.begin_if_due(5.05, hurries=True)
     assert len(traffic.asked) == 1
-    made.ask(5.1, hurries=True)
+    made.begin_if_due(5.1, hurries=True)
     assert len(traffic.asked) == 2
 
 
@@ -89,5 +89,5 @@ def test_a_log_that_cannot_be_read_is_said_and_the_next_look_comes() -> None:
     traffic.readings[0].set_exception(AppendFailed("no"))
     with pytest.raises(AppendFailed):
         made.counts(0)
-    made.ask(6.0, hurries=False)
+    made.begin_if_due(6.0, hurries=False)
     assert len(traffic.asked) == 2

@@ -78,7 +78,7 @@ def test_what_was_taken_while_it_was_being_read_is_not_kept() -> None:
     soon = DelayedSoon()
     assert soon.choose(delayed_by(1_000, 2_000), NOW_MS) == [0, 1]
     assert soon.take([0]) == {}
-    soon.nothing_wanted()
+    soon.require_nothing()
     assert soon.arrived([Record(0)])
     assert len(soon) == 0
 
@@ -91,7 +91,7 @@ def test_what_is_being_read_waits_for_that_when_it_is_due() -> None:
     assert delayed.has_due_besides(soon.wanted)
     assert delayed.take_due(10, soon.wanted) == [7]
     assert not delayed.has_due_besides(soon.wanted)
-    soon.nothing_wanted()
+    soon.require_nothing()
     assert delayed.take_due(10, soon.wanted) == [0, 1]
 
 

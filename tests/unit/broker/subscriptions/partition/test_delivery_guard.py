@@ -132,7 +132,7 @@ def test_what_is_parked_no_more_goes_out_after_the_next_save() -> None:
     save(guard, 2)
     del floors[SLOT]
     guard.unpark([30])
-    assert guard.wants_save
+    assert guard.requires_save
     assert not guard.is_new([30])
     assert guard.admit([30], None, in_order=False) == []
     save(guard, 3)

@@ -62,13 +62,13 @@ def test_a_window_goes_out_after_one_save_and_the_next_when_something_of_it_is_s
 
 def test_what_lies_behind_the_suspects_may_go_out_after_the_first_save() -> None:
     guard = after_a_death(5_000)
-    assert guard.wants_save
+    assert guard.requires_save
     save(guard, 1)
     assert guard.new_below() == 5_000 + 2 * MIN_RESERVE
     assert guard.next_delivery(4_999) == 2
     assert guard.next_delivery(5_000) == 1
     guard.handed_out(5_000 + MIN_RESERVE)
-    assert guard.wants_save
+    assert guard.requires_save
 
 
 def test_what_no_one_suspects_flows_beside_the_suspects() -> None:
@@ -138,6 +138,6 @@ def test_no_other_message_goes_to_the_process_before_a_save_says_how_the_last_on
     guard.handed_out_again(out)
     guard.settled(out)
     guard.admit([], 2, place())
-    assert (guard.suspects, guard.isolates, guard.isolation.room(place()), guard.wants_save) == (0, True, 0, True)
+    assert (guard.suspects, guard.isolates, guard.isolation.room(place()), guard.requires_save) == (0, True, 0, True)
     assert not save(guard, 2)
     assert not guard.isolates

@@ -150,7 +150,7 @@ class Access:
         self.put: list[dict[TxnId, BitMap64]] = []
         self.told: list[set[TxnId]] = []
 
-    def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
+    def query(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
         self.asked += 1
         if not self.answers:
             raise errors.DeadlineExceeded("nobody answers")

@@ -54,7 +54,7 @@ class PlayedChannel:
     def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
         self.listeners.append(listener)
 
-    def hear_from(self, topic: str, start: int) -> None:
+    def read_from(self, topic: str, start: int) -> None:
         """It hears everything."""
 
     def start(self, topic: str, deadline: Deadline) -> int:

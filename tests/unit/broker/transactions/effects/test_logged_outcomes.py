@@ -124,7 +124,7 @@ class World:
     def entries(self) -> BufferEntries:
         partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(TOPIC)
         view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, self.clock)
-        return view.ask(lambda entries: entries, NEVER)
+        return view.query(lambda entries: entries, NEVER)
 
     def status(self, txn: TxnId) -> TxnEntryStatus:
         return self.entries().status(WHERE, txn)
@@ -242,7 +242,7 @@ def test_an_opening_that_comes_late_is_void_by_the_low_water_mark() -> None:
     assert world.status(ONE) is TxnEntryStatus.COMMITTED
     for partition in range(TRANSACTION_BUFFER_SNAPSHOT.partitions):
         view = LogView(world.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, world.clock)
-        assert view.ask(lambda entries: entries.low_water(2), NEVER) == 1
+        assert view.query(lambda entries: entries.low_water(2), NEVER) == 1
 
 
 def test_a_topic_that_is_gone_takes_no_part_any_more() -> None:

@@ -30,7 +30,7 @@ from tests.unit.broker.transactions.pending_ack_owner import (
 
 def looked_at(log: MemoryStateLog, cursor: CursorState, low_waters: Mapping[int, int]) -> Holdings:
     view = LogView(log, TOPIC, 0, PendingAckLog, SystemClock())
-    return view.ask(lambda found: held_by_open(found.cursor(NAME).copy(), low_waters, LIFE, cursor), NEVER)
+    return view.query(lambda found: held_by_open(found.cursor(NAME).copy(), low_waters, LIFE, cursor), NEVER)
 
 
 def test_held_is_what_is_open_and_acknowledged_what_was_committed() -> None:

@@ -177,7 +177,7 @@ def test_a_batch_has_one_size(owner: CursorOwner) -> None:
 
 
 def test_requests_of_one_round_conflict_with_each_other(owner: CursorOwner) -> None:
-    first, second = owner.acks.ask(T1, whole(3)), owner.acks.ask(T2, whole(3))
+    first, second = owner.acks.request(T1, whole(3)), owner.acks.request(T2, whole(3))
     answers = owner.round()
     assert answers[first].failure is None
     assert isinstance(answers[second].failure, TransactionConflict)
@@ -255,7 +255,7 @@ def test_the_end_may_come_before_the_ack(owner: CursorOwner, log: MemoryStateLog
 
 def test_an_ack_behind_the_commit_is_none(owner: CursorOwner, log: MemoryStateLog) -> None:
     owner.acknowledge(T1, whole(3))
-    ticket = owner.acks.ask(T1, whole(4))
+    ticket = owner.acks.request(T1, whole(4))
     decision = owner.acks.decide(owner.cursor)
     end(log, T1, committed=True)
     log.append_many(TOPIC, 0, decision.records, NEVER)
@@ -363,19 +363,19 @@ def test_a_successor_holds_what_was_held(owner: CursorOwner, log: MemoryStateLog
 
 
 def test_a_former_owner_cannot_hold_anything(owner: CursorOwner, log: MemoryStateLog) -> None:
-    ticket, waiting = owner.acks.ask(T1, whole(3)), None
+    ticket, waiting = owner.acks.request(T1, whole(3)), None
     decision = owner.acks.decide(owner.cursor)
-    waiting = owner.acks.ask(T1, whole(4))
+    waiting = owner.acks.request(T1, whole(4))
     successor = CursorOwner(log, "bb", 2).start()
     log.append_many(TOPIC, 0, decision.records, NEVER)
     answers = {
         answer.ticket: answer.failure
-        for answer in owner.view.ask(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
+        for answer in owner.view.query(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
     }
     assert [type(answers[number]) for number in (ticket, waiting)] == [Fenced, Fenced]
     assert owner.acks.state is State.CLOSED
     with pytest.raises(Closed):
-        owner.acks.ask(T1, whole(5))
+        owner.acks.request(T1, whole(5))
     successor.acknowledge(T2, whole(3))
     successor.clean_up()
     assert len(values_of(log)) == 2, "its TAKEOVER and T2's ack: the void one is gone, and so is the old TAKEOVER"
@@ -384,10 +384,10 @@ def test_a_former_owner_cannot_hold_anything(owner: CursorOwner, log: MemoryStat
 def test_what_was_valid_before_the_take_over_is_held_though_its_owner_is_gone(
     owner: CursorOwner, log: MemoryStateLog
 ) -> None:
-    ticket = owner.acks.ask(T1, whole(3))
+    ticket = owner.acks.request(T1, whole(3))
     log.append_many(TOPIC, 0, owner.acks.decide(owner.cursor).records, NEVER)
     successor = CursorOwner(log, "bb", 2).start()
-    [answer] = owner.view.ask(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
+    [answer] = owner.view.query(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
     assert (answer.ticket, answer.failure) == (ticket, None)
     assert successor.acks.held.is_held(3)
 
@@ -407,13 +407,13 @@ def test_another_life_of_the_subscription_starts_with_nothing(owner: CursorOwner
 
 def test_requests_wait_until_it_is_ready(log: MemoryStateLog) -> None:
     owner = CursorOwner(log, "aa", 1)
-    ticket = owner.acks.ask(T1, whole(3))
+    ticket = owner.acks.request(T1, whole(3))
     assert owner.acks.state is State.NONE
     assert owner.acks.decide(owner.cursor).records == []
     log.append(TOPIC, 0, *owner.acks.take_over(), NEVER)
     assert owner.acks.state is State.INITIALIZING
     assert owner.round() == {}
-    owner.view.ask(lambda found: owner.acks.replayed(found.cursor(NAME), {}, 0), NEVER)
+    owner.view.query(lambda found: owner.acks.replayed(found.cursor(NAME), {}, 0), NEVER)
     assert owner.acks.state is State.READY
     assert owner.round()[ticket].failure is None
 
@@ -421,9 +421,9 @@ def test_requests_wait_until_it_is_ready(log: MemoryStateLog) -> None:
 def test_not_more_may_wait_than_so_many(log: MemoryStateLog) -> None:
     acks = CursorOwner(log, "aa", 1).acks
     for number in range(MAX_WAITING):
-        acks.ask(txn(number), whole(number))
+        acks.request(txn(number), whole(number))
     with pytest.raises(Refused, match="10000 acknowledgements"):
-        acks.ask(T1, whole(1))
+        acks.request(T1, whole(1))
     assert len(acks.close()) == MAX_WAITING
     assert acks.close() == []
 
@@ -432,7 +432,7 @@ def test_not_more_may_wait_than_so_many(log: MemoryStateLog) -> None:
 def test_every_move_is_in_the_table_or_refused(state: State, what: Input, log: MemoryStateLog) -> None:
     acks = PendingAcks(NAME, LIFE, "aa", 1)
     acks.state = state
-    found = CursorOwner(log, "aa", 1).start().view.ask(lambda view: view.cursor(NAME), NEVER)
+    found = CursorOwner(log, "aa", 1).start().view.query(lambda view: view.cursor(NAME), NEVER)
     moves: dict[Input, Callable[[], object]] = {
         Input.TAKE_OVER: acks.take_over,
         Input.REPLAYED: lambda: acks.replayed(found, {}, 0),
@@ -451,7 +451,7 @@ def test_every_move_is_in_the_table_or_refused(state: State, what: Input, log: M
 
 
 def test_what_may_be_on_its_way_is_held_until_its_transaction_ends(owner: CursorOwner, log: MemoryStateLog) -> None:
-    ticket = owner.acks.ask(T1, whole(3))
+    ticket = owner.acks.request(T1, whole(3))
     records = owner.acks.decide(owner.cursor).records
     [answer] = owner.acks.failed(AppendOutcomeUnknown("simulated"))
     assert answer.ticket == ticket
@@ -471,13 +471,13 @@ def test_what_may_be_on_its_way_is_held_until_its_transaction_ends(owner: Cursor
 def test_a_large_request_is_held_when_all_of_its_records_are_there(owner: CursorOwner, log: MemoryStateLog) -> None:
     offsets = BitMap64(range(0, 300_000_000, 70))
     cursor = CursorState(0, 1 << 22)
-    ticket = owner.acks.ask(T1, TxnAck(offsets))
+    ticket = owner.acks.request(T1, TxnAck(offsets))
     records = owner.acks.decide(cursor).records
     assert len(records) > 1
     log.append_many(TOPIC, 0, records[:1], NEVER)
-    assert owner.view.ask(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER) == []
+    assert owner.view.query(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER) == []
     log.append_many(TOPIC, 0, records[1:], NEVER)
-    [answer] = owner.view.ask(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
+    [answer] = owner.view.query(lambda found: owner.acks.read_back(found.cursor(NAME), {}), NEVER)
     assert (answer.ticket, answer.failure) == (ticket, None)
     assert owner.acks.held.of(T1).whole == offsets
 

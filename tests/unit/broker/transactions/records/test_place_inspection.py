@@ -90,7 +90,7 @@ def test_what_is_held_is_told_by_transaction_and_together() -> None:
     owner.acknowledge(txn_of(1), batch(12, 4, 0))
     owner.acknowledge(txn_of(2), whole(20))
     end(log, txn_of(2), committed=True)
-    acks = owner.view.ask(lambda found: found.cursor(NAME), NEVER)
+    acks = owner.view.query(lambda found: found.cursor(NAME), NEVER)
     first, second = all_in_pending_acks(acks, NAME, LIFE)
     assert (first.txn, first.entries, first.ranges, first.batches) == (txn_of(1), 3, ((3, 4), (9, 9)), 1)
     assert (first.ended, second.ended, second.entries) == ("", "COMMITTED", 1)
@@ -102,7 +102,7 @@ def test_what_is_held_is_told_by_transaction_and_together() -> None:
 def test_a_cumulative_one_is_told_by_its_place() -> None:
     owner = CursorOwner(MemoryStateLog(), "s1", 1).start()
     owner.acknowledge(txn_of(1), upto(7))
-    acks = owner.view.ask(lambda found: found.cursor(NAME), NEVER)
+    acks = owner.view.query(lambda found: found.cursor(NAME), NEVER)
     assert in_pending_acks(acks, NAME, LIFE, txn_of(1)).cumulative == 7
     assert pending_ack_stats(acks, NAME, LIFE).cumulative == 7
 
@@ -110,7 +110,7 @@ def test_a_cumulative_one_is_told_by_its_place() -> None:
 def test_what_a_deleted_subscription_left_counts_as_former() -> None:
     owner = CursorOwner(MemoryStateLog(), "s1", 1).start()
     owner.acknowledge(txn_of(1), whole(3))
-    acks = owner.view.ask(lambda found: found.cursor(NAME), NEVER)
+    acks = owner.view.query(lambda found: found.cursor(NAME), NEVER)
     stats = pending_ack_stats(acks, NAME, CursorIncarnation(LIFE.topic_incarnation, LIFE.subscription_incarnation + 1))
     assert (stats.owner, stats.ongoing, stats.former_lives) == (None, 0, 2)
 

@@ -33,17 +33,17 @@ class NoReading(MemoryStateLog):
 def test_what_is_not_there_is_empty_and_not_read() -> None:
     clock = SystemClock()
     looking = LookingOnly(TransactionViews(NoReading(clock), clock), Cluster().has_state_topic)
-    assert looking.coordinators.ask_each([5], lambda state: (state.coordinator, state.unfinished), NEVER) == [(5, 0)]
-    assert looking.coordinators.ask_each(range(16), lambda state: state.coordinator, NEVER) == list(range(16))
-    assert looking.buffers.ask("persistent://a/b/c", lambda entries: entries.count(), NEVER) == 0
-    assert looking.pending_acks.ask("persistent://a/b/c", lambda log: log.count(), NEVER) == 0
+    assert looking.coordinators.query_each([5], lambda state: (state.coordinator, state.unfinished), NEVER) == [(5, 0)]
+    assert looking.coordinators.query_each(range(16), lambda state: state.coordinator, NEVER) == list(range(16))
+    assert looking.buffers.query("persistent://a/b/c", lambda entries: entries.count(), NEVER) == 0
+    assert looking.pending_acks.query("persistent://a/b/c", lambda log: log.count(), NEVER) == 0
 
 
 def test_what_is_there_is_read_and_not_asked_for_twice() -> None:
     clock, cluster = SystemClock(), Cluster()
     looking = LookingOnly(TransactionViews(MemoryStateLog(clock), clock), cluster.has_state_topic)
-    looking.coordinators.ask_each([0], lambda state: None, NEVER)
+    looking.coordinators.query_each([0], lambda state: None, NEVER)
     cluster.there = True
     for _ in range(3):
-        looking.coordinators.ask_each(range(16), lambda state: None, NEVER)
+        looking.coordinators.query_each(range(16), lambda state: None, NEVER)
     assert len(cluster.asked) == 2

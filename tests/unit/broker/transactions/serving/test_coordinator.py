@@ -750,7 +750,7 @@ def ask(
         new_request=lambda: request,
         wait=lambda seconds: take_a_turn(world, coordinator, before),
     )
-    return remote.ask(command, NEVER)
+    return remote.request(command, NEVER)
 
 
 def take_a_turn(world: World, coordinator: Coordinator, before: Callable[[], object]) -> None:
@@ -856,7 +856,7 @@ def test_a_coordinator_that_never_had_an_owner_is_not_asked() -> None:
     world = World()
     remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock)
     with pytest.raises(errors.TransactionCoordinatorNotFound, match="never had an owner"):
-        remote.ask(Begin(60_000), NEVER)
+        remote.request(Begin(60_000), NEVER)
     assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 0
 
 
@@ -877,7 +877,7 @@ def test_without_an_answer_the_outcome_is_unknown(command: Command, expected: ty
 
     remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock, wait=wait)
     with pytest.raises(expected, match="coordinator 3 did not"):
-        remote.ask(command, NEVER)
+        remote.request(command, NEVER)
     assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 30  # asked every second
 
 
@@ -895,7 +895,7 @@ def test_another_owner_is_asked_at_once() -> None:
 
     remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock, wait=wait)
     with pytest.raises(errors.AppendOutcomeUnknown):
-        remote.ask(Begin(60_000), NEVER)
+        remote.request(Begin(60_000), NEVER)
     assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 2
 
 
@@ -905,7 +905,7 @@ def test_who_may_not_write_requests_hears_it_at_once() -> None:
     world.log.forbidden = True
     remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock)
     with pytest.raises(errors.NotAuthorized, match="no right to write"):
-        remote.ask(Begin(60_000), NEVER)
+        remote.request(Begin(60_000), NEVER)
 
 
 def test_a_successor_answers_what_its_predecessor_did_not() -> None:

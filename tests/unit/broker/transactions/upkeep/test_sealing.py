@@ -86,7 +86,7 @@ class Rig:
         return found
 
     def ask(self) -> BufferEntries:
-        return self.views.buffers.ask_partition(PARTITION, lambda entries: entries, NEVER)
+        return self.views.buffers.query_partition(PARTITION, lambda entries: entries, NEVER)
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ class Rig:
         self.log.append(TRANSACTION_BUFFER_SNAPSHOT, PARTITION, key, encode_low_water(mark), NEVER)
 
     def entries(self) -> int:
-        return self.views.buffers.ask_partition(PARTITION, lambda found: buffer_stats(found, HERE).entries, NEVER)
+        return self.views.buffers.query_partition(PARTITION, lambda found: buffer_stats(found, HERE).entries, NEVER)
 
     def take_cursor(self, life: CursorIncarnation = LIFE, session: str = "s1", version: int = 1) -> None:
         self._ack(encode_key(CursorTakeoverKey(*NAME, session, version)), encode_cursor_takeover(life))
@@ -126,7 +126,7 @@ class Rig:
 
     def acks(self, life: CursorIncarnation = LIFE) -> tuple[int, int, int]:
         """Entries that are held by this life, records of other lives, ENDs."""
-        stats = self.views.pending_acks.ask_partition(
+        stats = self.views.pending_acks.query_partition(
             PARTITION, lambda log: pending_ack_stats(log.cursor(NAME), NAME, life), NEVER
         )
         return stats.entries, stats.former_lives, stats.ended
@@ -213,7 +213,7 @@ def test_low_water_marks_of_sessions_that_are_over_go_after_a_day(rig: Rig) -> N
     assert rig.run() == 0
     rig.clock.ms += 24 * HOUR_MS + 1
     assert rig.run() == 1
-    assert rig.views.buffers.ask_partition(PARTITION, lambda entries: entries.low_water(COORDINATOR), NEVER) == 7
+    assert rig.views.buffers.query_partition(PARTITION, lambda entries: entries.low_water(COORDINATOR), NEVER) == 7
 
 
 # Pending acks ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.metadata.entities import Entities
 from pulsar_on_kafka.broker.metadata.migration_progress import IMPORT_KEYS, Imports
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
     EntryKind,
-    NotTold,
+    EntryNotReturned,
     PulsarAdmin,
     PulsarTopic,
     namespace_policies,
@@ -43,7 +43,7 @@ class Answers(PulsarAdmin):
         super().__init__(PulsarAddress("pulsar://old:6650", "http://old:8080"))
         self._answers = answers
 
-    def _ask(self, path: str, none_found: object = None) -> object:
+    def _query(self, path: str, none_found: object = None) -> object:
         return json.loads(json.dumps(self._answers.get(path.partition("?")[0], none_found)))
 
 
@@ -122,11 +122,11 @@ def test_entries_behind_the_last_message() -> None:
     assert admin.kind_of(name, Position(15, 6)) is EntryKind.NOTHING
     for entry_id in (3, 4):  # chunks of compressed messages, of which Pulsar says nothing
         assert admin.kind_of(name, Position(15, entry_id)) is EntryKind.MESSAGE
-        with pytest.raises(NotTold):
+        with pytest.raises(EntryNotReturned):
             admin.deliver_at_ms(name, Position(15, entry_id))
     with pytest.raises(ConnectFailed) as failed:
         admin.kind_of(name, Position(15, 5))
-    assert not isinstance(failed.value, NotTold)
+    assert not isinstance(failed.value, EntryNotReturned)
     assert [there.index_of(position) for position in there.behind(None)] == list(range(there.entries))
 
 
