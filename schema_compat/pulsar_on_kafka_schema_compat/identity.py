@@ -108,8 +108,8 @@ def _words(definition: object) -> Iterator[str]:
 def _resolved(name: str, namespace: str, defined: set[str]) -> str:
     if name in PRIMITIVES:
         return name
-    wanted = full_name(name, namespace)
-    return name if wanted not in defined and "." not in name else wanted
+    required = full_name(name, namespace)
+    return name if required not in defined and "." not in name else required
 
 
 def _named(

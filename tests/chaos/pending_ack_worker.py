@@ -86,7 +86,7 @@ class Cut:
             self._settled = True
 
     def _reads_back(self, pending: Any, *_: Any) -> None:
-        if pending._asked:
+        if pending._requested:
             self.at("read")
 
     def at(self, point: str) -> None:

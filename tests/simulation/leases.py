@@ -519,7 +519,7 @@ class Process:
         )
         most_heard = world.rng.choice((2, 5, 1000))
         terms = LeaseTerms(
-            client_id, LIFE, self.traffic, world, no_transactions, most_heard=most_heard, session=self.session
+            client_id, LIFE, self.traffic, world, no_transactions, max_received=most_heard, session=self.session
         )
         self.leasing = Leasing(
             handle, terms, world, self.dispatcher, lessee, self._seek, self.owned, self.consumers, lambda: None
@@ -781,16 +781,16 @@ class Process:
         lessee = self.leasing.lessee
         if self.owned:
             self.wants_flush = None
-            lessee.save_wanted = False
+            lessee.save_required = False
             self.acked_elsewhere.clear()
         elif self.wants_flush is None and self.world.rng.random() < 0.05:
             lessee.drain([self.slot])
             self.wants_flush = lessee.mark(), set(self.acked_elsewhere)
-            lessee.save_wanted = True
+            lessee.save_required = True
         elif self.wants_flush is not None and lessee.is_saved(self.wants_flush[0]):
             self.world.durable |= self.wants_flush[1]
             self.wants_flush = None
-            lessee.save_wanted = False
+            lessee.save_required = False
 
     # What is done to it -------------------------------------------------------------------------------------------
 
@@ -897,7 +897,7 @@ class Process:
             self.retire()
             self.owned.clear()
             self.leasing.gave_up(0)
-        self.leasing.lessee.asking = False
+        self.leasing.lessee.requesting = False
         for _ in range(100):
             self.leasing.send()
             self.traffic.step()

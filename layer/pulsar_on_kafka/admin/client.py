@@ -225,8 +225,8 @@ class AdminClient(
     def _backlog_exceeded(self, topic: Topic) -> str:
         try:
             check_backlog(topic, self.node.clock.now_ms())
-        except errors.Refused as told:
-            return str(told)
+        except errors.Refused as reported:
+            return str(reported)
         return ""
 
     def _publishers(self, topic: Topic, deadline: Deadline) -> tuple[tuple[PublisherStats, ...], int]:

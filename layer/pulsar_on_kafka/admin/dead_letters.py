@@ -63,8 +63,8 @@ class DeadLetterAdmin(MessageAdmin):
         for each in namespaces:
             self.node.namespaces.require(each, deadline)
             for record in self.node.topics.list(each, deadline):
-                asked = not topic or record.name == str(named) or record.name.startswith(f"{named}-")
-                if asked and (record.name.endswith(DLQ_SUFFIX) or (topic and record.name == str(named))):
+                requested = not topic or record.name == str(named) or record.name.startswith(f"{named}-")
+                if requested and (record.name.endswith(DLQ_SUFFIX) or (topic and record.name == str(named))):
                     found += self._looked_at(record.name, deadline)
         if not topic:
             return found
@@ -259,11 +259,11 @@ class DeadLetterAdmin(MessageAdmin):
 
         def left() -> dict[int, BitMap64]:
             """Entries that are not acknowledged durably, below the end of when this began."""
-            asked = self._deadline()
+            requested = self._deadline()
             with pulsar_errors():
-                self.node.memberships.live_cursors.settle_transactions(subscription, asked)
-                starts = self.node.admin.start_offsets(found.kafka_topic, list(ends), asked)
-                states = self._redrive_cursors(found, starts, asked)
+                self.node.memberships.live_cursors.settle_transactions(subscription, requested)
+                starts = self.node.admin.start_offsets(found.kafka_topic, list(ends), requested)
+                states = self._redrive_cursors(found, starts, requested)
                 return {partition: states[partition].unacknowledged(0, end) for partition, end in ends.items()}
 
         consumer = open_consumer(str(found.name), taking_options(str(found.name)), session)

@@ -88,8 +88,8 @@ class DeletionAdmin(AdminContext):
             begin = max(cursor.state.next_unacked, starts[partition])
             left = cursor.state.unacknowledged(begin, ends[partition])
             count += len(left)
-            wanted = list(left[: max(0, limit - len(first))])
-            for batch in node.fetcher.read_at(topic.kafka_topic, partition, wanted, deadline) if wanted else ():
+            requested = list(left[: max(0, limit - len(first))])
+            for batch in node.fetcher.read_at(topic.kafka_topic, partition, requested, deadline) if requested else ():
                 first += [_deletion_in(topic.name, partition, record) for record in batch]
         return Deletions(count, first)
 

@@ -110,7 +110,7 @@ class Taking:
         consumer: Consumer,
         ends: Mapping[int, int],
         left: Callable[[], dict[int, BitMap64]],
-        wanted: LetterFilter,
+        requested: LetterFilter,
         target_of: Callable[[Message], str | None],
         count: int | None,
         stop: Callable[[], bool],
@@ -120,7 +120,7 @@ class Taking:
         self.consumer = consumer
         self._ends = ends
         self._left = left
-        self._wanted = wanted
+        self._filter = requested
         self._target_of = target_of
         self._count = count
         self._stop = stop
@@ -177,7 +177,7 @@ class Taking:
             if offset >= self._ends.get(partition, 0) or self._done + len(letters) == self._count:
                 continue
             target = None
-            if self._wanted.takes(message):
+            if self._filter.takes(message):
                 target = self._target_of(message)
                 if target is None:
                     self._nowhere[partition].add(offset)

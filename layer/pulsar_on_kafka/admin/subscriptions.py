@@ -111,18 +111,18 @@ class SubscriptionAdmin(AdminContext):
         """Every consumer in every process. Each process has three seconds to reply."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
-        told = self.node.memberships.live_cursors.consumers(found, deadline)
+        reported = self.node.memberships.live_cursors.consumers(found, deadline)
         stats: list[ConsumerStats] = []
         waiting: dict[tuple[str, str], tuple[int, float]] = {}
         active: dict[tuple[str, str], list[int]] = {}
-        for process, of_it in told.items():
+        for process, of_it in reported.items():
             for each in () if of_it is None else of_it.waiting:
                 who = (each.member or process, each.name)
                 messages, for_s = waiting.get(who, (0, 0.0))
                 waiting[who] = (messages + each.messages, max(for_s, each.for_s))
             for one in () if of_it is None else of_it.active:
                 active.setdefault((one.member or process, one.name), []).append(one.partition)
-        for process, of_it in told.items():
+        for process, of_it in reported.items():
             if of_it is None:
                 stats.append(ConsumerStats("", process, -1, -1, -1, -1, -1.0, -1.0))
                 continue
@@ -150,8 +150,8 @@ class SubscriptionAdmin(AdminContext):
         partition's owner. Each process has three seconds to reply."""
         deadline = self._deadline()
         found = self._subscription(topic, subscription, deadline)
-        told = self.node.memberships.live_cursors.consumers(found, deadline, DescribeConsumers(partition, offset))
-        for owner, of_it in told.items():
+        reported = self.node.memberships.live_cursors.consumers(found, deadline, DescribeConsumers(partition, offset))
+        for owner, of_it in reported.items():
             if of_it is not None and of_it.holder is not None:
                 return EntryHolder(of_it.holder.name, of_it.holder.member or owner, owner)
         return None
@@ -235,8 +235,8 @@ class SubscriptionAdmin(AdminContext):
         found = self._kept_subscription(topic, subscription, deadline)
         _, ends = self._log_ends(found.topic, deadline)
         lost = self._unreadable(found, deadline)
-        wishes = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
-        self._move(found, wishes, deadline)
+        commands = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
+        self._move(found, commands, deadline)
 
     def compare_subscription(
         self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
@@ -312,19 +312,19 @@ class SubscriptionAdmin(AdminContext):
         return {p: ends[p] if offset is None else offset for p, offset in found.items()}
 
     def _places_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, Seek]:
-        wanted = native(message_id)
-        if wanted is None:
+        requested = native(message_id)
+        if requested is None:
             raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")
         starts, ends = self._log_ends(topic, deadline)
-        if wanted in (NativeMessageId.earliest, NativeMessageId.latest):
-            offsets = starts if wanted == NativeMessageId.earliest else ends
+        if requested in (NativeMessageId.earliest, NativeMessageId.latest):
+            offsets = starts if requested == NativeMessageId.earliest else ends
             return {partition: Seek(offset) for partition, offset in offsets.items()}
-        partition = max(0, wanted.partition())
-        place = wanted.first_chunk() or (wanted.ledger_id(), wanted.entry_id())
+        partition = max(0, requested.partition())
+        place = requested.first_chunk() or (requested.ledger_id(), requested.entry_id())
         offset = topic.layout.kafka_offset(partition, *place)
         if offset >= ends.get(partition, 0):
             return {partition: Seek(ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
-        return {partition: TopicPositions(self.node, topic).seek_to(partition, offset, wanted, deadline)}
+        return {partition: TopicPositions(self.node, topic).seek_to(partition, offset, requested, deadline)}
 
     def _cursors(
         self,
@@ -389,10 +389,10 @@ class SubscriptionAdmin(AdminContext):
         return {partition: str(reason) for partition, reason in sorted(unreadable.items())}
 
     def _move(
-        self, subscription: Subscription, wishes: Mapping[int, CursorCommand], deadline: Deadline
+        self, subscription: Subscription, commands: Mapping[int, CursorCommand], deadline: Deadline
     ) -> dict[int, int]:
         """The results of what is wished of the partitions that the subscription is on."""
-        on = {partition: wish for partition, wish in wishes.items() if partition in subscription.served}
+        on = {partition: command for partition, command in commands.items() if partition in subscription.served}
         return self.node.memberships.live_cursors.change(subscription, on, deadline)
 
 

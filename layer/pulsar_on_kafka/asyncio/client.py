@@ -122,8 +122,8 @@ class Client(OfOneProcess):
             ValueError: an argument of a wrong type, or a list of topics as a pattern.
         """
         topic = options.topic
-        wanted = _as(ConsumerOptions, options, topic=re.compile(topic) if options.is_pattern_topic else topic)
-        subscribe = partial(self._client._consumer, wanted)
+        requested = _as(ConsumerOptions, options, topic=re.compile(topic) if options.is_pattern_topic else topic)
+        subscribe = partial(self._client._consumer, requested)
         return Consumer(await self._bridge.call(subscribe, BlockingConsumer.close), self._bridge)
 
     @takes(ReaderDefaults)

@@ -42,11 +42,11 @@ class Consumer(OfOneProcess):
         self._bridge = bridge
         self._waiting: deque[asyncio.Future[Message]] = deque()
         """Receives that wait, in the order of their calls; cancelled ones are passed over."""
-        self._asked = 0
+        self._requested = 0
         """Messages that were requested from the blocking consumer and not delivered. Never more than receives waited at
         a time: a cancelled one leaves its request to the next."""
         self._ahead: deque[_Ahead] = deque()
-        """Messages that came when their receives were cancelled, in order; at most `_asked` ever was."""
+        """Messages that came when their receives were cancelled, in order; at most `_requested` ever was."""
         self._at_once = 0
         self._closed = False
 
@@ -70,14 +70,14 @@ class Consumer(OfOneProcess):
         received: asyncio.Future[Message] = completions.loop.create_future()
         self._waiting.append(received)
         try:
-            if self._asked < len(self._waiting):
+            if self._requested < len(self._waiting):
                 with asyncio_errors():
                     self._consumer.receive_async(
                         lambda result, message: completions.put(
                             self._came, result, None if message is None else _ahead(message)
                         )
                     )
-                self._asked += 1
+                self._requested += 1
             return await received
         except BaseException:  # also a cancelled task: what came for it goes to the next
             if not received.done() or received.cancelled():
@@ -91,7 +91,7 @@ class Consumer(OfOneProcess):
             message, forgotten = self._ahead.popleft()
             if message.feed.slot.forgotten == forgotten:
                 return message
-        if self._asked:  # the next message goes to an earlier request, or is on its way already
+        if self._requested:  # the next message goes to an earlier request, or is on its way already
             return None
         try:
             return self._consumer.receive(0)
@@ -102,7 +102,7 @@ class Consumer(OfOneProcess):
 
     def _came(self, result: Result, came: _Ahead | None) -> None:
         """Handles, on the loop, the message or failure of a request to the blocking consumer."""
-        self._asked -= 1
+        self._requested -= 1
         received = self._first_waiting()
         if received is not None:
             settle(received, result, None if came is None else came.message)

@@ -66,20 +66,20 @@ class ClusterClock:
     """The brokers' wall clock, the reference for every time that another process or a broker wrote.
 
     Replies to appends contain the brokers' time. Before the first reply, and after the machine slept or its clock was
-    set, `now_ms` requests a reply by `ask`. Without one, the last reply counts, or before the first one this machine's
-    clock.
+    set, `now_ms` requests a reply by `request`. Without one, the last reply counts, or before the first one this
+    machine's clock.
 
     Thread-safe. The clock lags by the latency of the reply; the least lag of the last minute counts.
     """
 
-    def __init__(self, machine: Clock, ask: Callable[[], object] = lambda: None) -> None:
-        """`ask` lets a broker store a record, so that `observe` is called; it may raise LayerError, and takes some
+    def __init__(self, machine: Clock, request: Callable[[], object] = lambda: None) -> None:
+        """`request` lets a broker store a record, so that `heard` is called; it may raise LayerError, and takes some
         seconds at most."""
         self.machine = machine
-        self._ask = ask
-        self._heard: _Heard | None = None
-        self._asking = threading.RLock()
-        self._ask_next_s = float("-inf")
+        self._request = request
+        self._observed: _Heard | None = None
+        self._requesting = threading.RLock()
+        self._request_next_s = float("-inf")
 
     @property
     def is_known(self) -> bool:
@@ -88,10 +88,10 @@ class ClusterClock:
 
     def observe(self, stamped_ms: int) -> None:
         """A broker has just answered that it stored a record at this time, Unix milliseconds by its own clock."""
-        now, heard = Moment.of(self.machine), self._current()
+        now, received = Moment.of(self.machine), self._current()
         ahead_ms = stamped_ms - now.monotonic_s * 1000
-        if heard is None or ahead_ms > heard.ahead_ms or now.monotonic_s - heard.at.monotonic_s > _HEARD_S:
-            self._heard = _Heard(ahead_ms, now)
+        if received is None or ahead_ms > received.ahead_ms or now.monotonic_s - received.at.monotonic_s > _HEARD_S:
+            self._observed = _Heard(ahead_ms, now)
 
     def monotonic(self) -> float:
         return self.machine.monotonic()
@@ -107,28 +107,28 @@ class ClusterClock:
     def known_now_ms(self) -> int:
         """The brokers' time without a request, for threads that must not wait. The last answer counts, or before the
         first one this machine's clock."""
-        heard = self._heard
-        return self.machine.now_ms() if heard is None else int(heard.ahead_ms + self.machine.monotonic() * 1000)
+        received = self._observed
+        return self.machine.now_ms() if received is None else int(received.ahead_ms + self.machine.monotonic() * 1000)
 
     def _current(self) -> _Heard | None:
-        heard = self._heard
-        if heard is None:
+        received = self._observed
+        if received is None:
             return None
-        passed_s = self.machine.monotonic() - heard.at.monotonic_s
-        stepped = abs((self.machine.now_ms() - heard.at.wall_ms) / 1000 - passed_s) > _STEP_S
-        return None if stepped else heard
+        passed_s = self.machine.monotonic() - received.at.monotonic_s
+        stepped = abs((self.machine.now_ms() - received.at.wall_ms) / 1000 - passed_s) > _STEP_S
+        return None if stepped else received
 
     def _learn(self) -> None:
-        """Requests the time in one thread, while others wait for the reply; calls inside of `ask` use the machine's
+        """Requests the time in one thread, while others wait for the reply; calls inside of `request` use the machine's
         clock."""
-        with self._asking:
-            if self._current() is not None or self.machine.monotonic() < self._ask_next_s:
+        with self._requesting:
+            if self._current() is not None or self.machine.monotonic() < self._request_next_s:
                 return
-            self._ask_next_s = float("inf")  # `ask` itself must not request the time
+            self._request_next_s = float("inf")  # `request` itself must not request the time
             try:
-                self._ask()
+                self._request()
             except LayerError as failure:
                 _log.warning("no broker reported the time, this machine's clock counts: %s", failure)
             finally:
                 failed = self._current() is None
-                self._ask_next_s = self.machine.monotonic() + _ASK_RETRY_INTERVAL_S if failed else float("-inf")
+                self._request_next_s = self.machine.monotonic() + _ASK_RETRY_INTERVAL_S if failed else float("-inf")

@@ -69,11 +69,11 @@ class HttpGuard(ServerTls):
     def around(self, app: Application) -> Application:
         if not self.token:
             return app
-        wanted = f"Bearer {self.token}".encode()
+        requested = f"Bearer {self.token}".encode()
 
         def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            said = str(environ.get("HTTP_AUTHORIZATION", "")).encode("utf-8", "replace")
-            if environ.get("PATH_INFO", "") in self.open_paths or hmac.compare_digest(said, wanted):
+            reported = str(environ.get("HTTP_AUTHORIZATION", "")).encode("utf-8", "replace")
+            if environ.get("PATH_INFO", "") in self.open_paths or hmac.compare_digest(reported, requested):
                 return app(environ, start_response)
             reason = {"reason": "this service requires its token: Authorization: Bearer ..."}
             return answered("401 Unauthorized", reason, start_response)
@@ -201,9 +201,9 @@ class HttpServer:
         self._thread.join()
 
 
-def answered(status: str, said: object, start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """The JSON response of `said`; `status` as `200 OK`."""
-    body = json.dumps(said, indent=1).encode() + b"\n"
+def answered(status: str, reported: object, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """The JSON response of `reported`; `status` as `200 OK`."""
+    body = json.dumps(reported, indent=1).encode() + b"\n"
     start_response(
         status,
         [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")],

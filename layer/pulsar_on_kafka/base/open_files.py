@@ -29,12 +29,12 @@ def raise_open_file_limit() -> None:
     except ImportError:  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    requested = WANTED_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < requested:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (requested, hard))
         except (OSError, ValueError) as refused:
-            _log.warning("open files: the soft limit of %d could not be raised to %d: %s", soft, wanted, refused)
+            _log.warning("open files: the soft limit of %d could not be raised to %d: %s", soft, requested, refused)
 
 
 def open_files() -> tuple[int, int] | None:

@@ -87,7 +87,7 @@ class Worker:
         self.turns = Turns()
         """The turns of work that is done in turns, which begins them itself."""
         self._pause_s = 0.0
-        self._told = ""
+        self._reported = ""
         self._begun = threading.Lock()
         self._wake = threading.Event()
         self._ended = threading.Event()
@@ -122,7 +122,7 @@ class Worker:
 
     def well(self) -> None:
         """Reports success, for work that does not return: the next failure is logged again, with a short pause."""
-        self._pause_s, self._told = 0.0, ""
+        self._pause_s, self._reported = 0.0, ""
 
     def end(self) -> None:
         """Do the work no more; a second call does nothing."""
@@ -160,8 +160,8 @@ class Worker:
 
     def _report(self, failure: Exception, pause_s: float) -> None:
         kind = type(failure).__name__
-        known = kind == self._told or self.ended or isinstance(failure, Closed)
-        self._told = kind
+        known = kind == self._reported or self.ended or isinstance(failure, Closed)
+        self._reported = kind
         if isinstance(failure, self._expected):
             alarming = logging.INFO if isinstance(failure, Fenced) else logging.WARNING  # another process continues
             level = logging.DEBUG if known else alarming

@@ -351,11 +351,11 @@ class _TracedCalls:
         return messages
 
     def receive_async(self, callback: ReceiveCallback) -> None:
-        start_ns, asking = time.time_ns(), otel.get_current()
+        start_ns, requesting = time.time_ns(), otel.get_current()
 
         def on_message(result: Result, message: Message | None) -> None:
             if message is not None:
-                token = otel.attach(asking)
+                token = otel.attach(requesting)
                 try:
                     self._spans.received([message], start_ns)
                 finally:

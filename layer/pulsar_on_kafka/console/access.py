@@ -48,8 +48,8 @@ class ConsoleAccess:
             )
         return ConsoleAccess(token)
 
-    def is_token(self, said: str) -> bool:
-        return bool(self.token) and _equal(said, self.token)
+    def is_token(self, reported: str) -> bool:
+        return bool(self.token) and _equal(reported, self.token)
 
     @property
     def cookie(self) -> str:
@@ -61,18 +61,18 @@ class ConsoleAccess:
         """The token of this console's forms, unknown to other sites."""
         return self._proof("form")
 
-    def may_look(self, asked: HTTPConnection) -> bool:
+    def may_look(self, requested: HTTPConnection) -> bool:
         if not self.token:
-            return _host_of(asked) in _LOCAL
-        kind, _, said = asked.headers.get("authorization", "").partition(" ")
+            return _host_of(requested) in _LOCAL
+        kind, _, reported = requested.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return self.is_token(said)
-        return _equal(asked.cookies.get(COOKIE, ""), self.cookie)
+            return self.is_token(reported)
+        return _equal(requested.cookies.get(COOKIE, ""), self.cookie)
 
-    def is_own_form(self, asked: HTTPConnection, csrf: str) -> bool:
+    def is_own_form(self, requested: HTTPConnection, csrf: str) -> bool:
         """Whether a form came from a page of this console."""
-        origin = asked.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != asked.headers.get("host"):
+        origin = requested.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != requested.headers.get("host"):
             return False
         return _equal(csrf, self.csrf)
 
@@ -80,12 +80,12 @@ class ConsoleAccess:
         return hmac.digest(self._secret.encode(), of.encode(), "sha256").hex()
 
 
-def _equal(said: str, wanted: str) -> bool:
-    return hmac.compare_digest(said.encode("utf-8", "replace"), wanted.encode())
+def _equal(reported: str, requested: str) -> bool:
+    return hmac.compare_digest(reported.encode("utf-8", "replace"), requested.encode())
 
 
-def _host_of(asked: HTTPConnection) -> str:
+def _host_of(requested: HTTPConnection) -> str:
     try:
-        return urlsplit(f"//{asked.headers.get('host', '')}").hostname or ""
+        return urlsplit(f"//{requested.headers.get('host', '')}").hostname or ""
     except ValueError:
         return ""

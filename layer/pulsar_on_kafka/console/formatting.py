@@ -60,8 +60,8 @@ def ago(at_ms: int | None, now_ms: int) -> str:
 
 def link(path: str, **parameters: object) -> str:
     """The address of a page; parameters without a value are left out."""
-    said = {name: value for name, value in parameters.items() if value not in (None, "")}
-    return f"{path}?{urlencode(said)}" if said else path
+    reported = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(reported)}" if reported else path
 
 
 def value_text(message: ShownMessage) -> str:

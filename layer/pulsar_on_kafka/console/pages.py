@@ -74,8 +74,8 @@ class _Guarded:
             return Response("this console answers to 127.0.0.1, ::1 and localhost\n", 403)
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/login", 303)
-        wanted = {"WWW-Authenticate": "Bearer"}
-        return Response("this console requires its token: Authorization: Bearer ...\n", 401, wanted)
+        challenge = {"WWW-Authenticate": "Bearer"}
+        return Response("this console requires its token: Authorization: Bearer ...\n", 401, challenge)
 
 
 class Problem(NamedTuple):
@@ -121,30 +121,32 @@ class Pages:
     # Pages --------------------------------------------------------------------------------------------------------
 
     def _subscriptions(self, request: Request) -> Response:
-        said = request.query_params
-        wanted = RequestedRows.of(said.get("q", ""), said.get("only", ""), said.get("sort", ""), said.get("page", ""))
+        query = request.query_params
+        requested = RequestedRows.of(
+            query.get("q", ""), query.get("only", ""), query.get("sort", ""), query.get("page", "")
+        )
         seen = self._site.look()
-        listed = shown(seen.rows, wanted)
+        listed = shown(seen.rows, requested)
         return self._page(
             "subscriptions.html",
             request,
-            wanted=wanted,
+            requested=requested,
             listed=listed,
             only=list(Only),
             most=max((row.backlog for row in listed.rows), default=0),
-            here=lambda **changed: link("/", **{**_parameters(wanted), **changed}),
+            here=lambda **changed: link("/", **{**_parameters(requested), **changed}),
         )
 
     def _subscription(self, request: Request) -> Response:
-        said = request.query_params
-        topic, name = said.get("topic", ""), said.get("name", "")
+        query = request.query_params
+        topic, name = query.get("topic", ""), query.get("name", "")
         found = self._overview_of(topic, name)
-        number = _whole(said.get("partition")) or 0
+        number = _whole(query.get("partition")) or 0
         problems: list[Problem] = []
         cursors = self._query(problems, self._site.cursors, topic, name)
         chosen = _of(cursors, number)
         retained = self._query(problems, self._site.retained, topic)
-        page = _whole(said.get("list")) or 0
+        page = _whole(query.get("list")) or 0
         return self._page(
             "subscription.html",
             request,
@@ -154,7 +156,7 @@ class Pages:
             number=number,
             cursors=cursors,
             cursor=chosen,
-            map=None if chosen is None else hole_map(chosen, _whole(said.get("from")), _whole(said.get("scale"))),
+            map=None if chosen is None else hole_map(chosen, _whole(query.get("from")), _whole(query.get("scale"))),
             partitions=_listed([] if found is None else found.partitions, page),
             consumers=self._query(problems, self._site.consumers, topic, name),
             held=self._query(problems, self._site.held, topic, name),
@@ -168,14 +170,14 @@ class Pages:
         )
 
     def _message(self, request: Request) -> Response:
-        said = request.query_params
-        topic, name = said.get("topic", ""), said.get("name", "")
-        number, offset = _whole(said.get("partition")) or 0, _whole(said.get("offset")) or 0
+        query = request.query_params
+        topic, name = query.get("topic", ""), query.get("name", "")
+        number, offset = _whole(query.get("partition")) or 0, _whole(query.get("offset")) or 0
         problems: list[Problem] = []
         cursors = self._query(problems, self._site.cursors, topic, name)
         cursor = _of(cursors, number)
         within = cursor is not None and cursor.start <= offset < cursor.end
-        wanted = cursor.message_id(offset) if cursor is not None and within else None
+        requested = cursor.message_id(offset) if cursor is not None and within else None
         held = self._query(problems, self._site.held, topic, name)
         owner = _owner(self._overview_of(topic, name), number)
         fate = cursor.fate(offset) if cursor is not None and within else None
@@ -189,8 +191,8 @@ class Pages:
             number=number,
             offset=offset,
             cursor=cursor,
-            wanted=wanted,
-            messages=None if wanted is None else self._query(problems, self._site.message, topic, wanted),
+            requested=requested,
+            messages=None if requested is None else self._query(problems, self._site.message, topic, requested),
             fate=fate,
             owner=owner,
             holder=None if holder is None else holder.value,
@@ -199,8 +201,8 @@ class Pages:
         )
 
     def _dead_letters(self, request: Request) -> Response:
-        said = request.query_params
-        topic = said.get("topic", "")
+        query = request.query_params
+        topic = query.get("topic", "")
         problems: list[Problem] = []
         return self._page(
             "dead_letters.html",
@@ -209,7 +211,7 @@ class Pages:
             topics=self._query(problems, self._site.dead_letter_topics) if not topic else None,
             letters=self._query(problems, self._site.dead_letters, topic) if topic else None,
             most=MAX_DEAD_LETTERS_SHOWN,
-            done=said.get("done", ""),
+            done=query.get("done", ""),
             problems=problems,
         )
 
@@ -250,8 +252,8 @@ class Pages:
             return self._page("failed.html", request, 502, what=f"redrive {short_topic(topic)}", failure=str(failure))
         went = ", ".join(f"{counted(number, 'letter')} to {short_topic(to)}" for to, number in done.to.items())
         left = f"; {counted(done.without_origin, 'letter')} without an origin left" if done.without_origin else ""
-        told = f"put back {went}{left}" if went else f"nothing was put back{left}"
-        return RedirectResponse(link("/dead-letters", topic=topic, done=told), 303)
+        reported = f"put back {went}{left}" if went else f"nothing was put back{left}"
+        return RedirectResponse(link("/dead-letters", topic=topic, done=reported), 303)
 
     async def _login(self, request: Request) -> Response:
         if not self._access.token:
@@ -293,11 +295,11 @@ class Pages:
 
     @staticmethod
     def _query(
-        problems: list[Problem], ask: Callable[..., CachedResponse[T]], *arguments: Any
+        problems: list[Problem], request: Callable[..., CachedResponse[T]], *arguments: Any
     ) -> CachedResponse[T] | None:
         """The answer; None, and a line among the problems, where there is none."""
         try:
-            found = ask(*arguments)
+            found = request(*arguments)
         except Unanswered as failure:
             problems.append(Problem(str(failure), failure.away))
             return None
@@ -340,12 +342,12 @@ def _listed(found: Sequence[T], page: int) -> Mapping[str, Any]:
     }
 
 
-def _parameters(wanted: RequestedRows) -> dict[str, object]:
+def _parameters(requested: RequestedRows) -> dict[str, object]:
     return {
-        "q": wanted.words,
-        "only": "" if wanted.only is Only.ALL else wanted.only.value,
-        "sort": "" if wanted.order == Order.BACKLOG.value else wanted.order,
-        "page": "" if wanted.page == 1 else wanted.page,
+        "q": requested.words,
+        "only": "" if requested.only is Only.ALL else requested.only.value,
+        "sort": "" if requested.order == Order.BACKLOG.value else requested.order,
+        "page": "" if requested.page == 1 else requested.page,
     }
 
 

@@ -103,7 +103,7 @@ class Answers:
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
 
-    def to(self, key: Hashable, ask: Callable[[], T]) -> CachedResponse[T]:
+    def to(self, key: Hashable, request: Callable[[], T]) -> CachedResponse[T]:
         """The reply for `key`, which is requested when the cached one is too old; the older one, with the reason, where
         that fails.
 
@@ -118,7 +118,7 @@ class Answers:
                 known = self._fresh(key)
                 if known is None and (reason := self._turn.why_not()):
                     return self._given(self._old(key), reason, away=True)
-                known = known or self._query(key, ask)
+                known = known or self._query(key, request)
             finally:
                 self._turn.release()
         return self._given(known, known.failure, away=known.away)
@@ -128,12 +128,12 @@ class Answers:
         with self._lock:
             self._known.clear()
 
-    def _query(self, key: Hashable, ask: Callable[[], T]) -> _Known:
+    def _query(self, key: Hashable, request: Callable[[], T]) -> _Known:
         began_s = self._clock.monotonic()
         answer: CachedResponse[Any] | None
         away = False
         try:
-            answer, failure = CachedResponse(ask(), self._clock.now_ms()), ""
+            answer, failure = CachedResponse(request(), self._clock.now_ms()), ""
         except PulsarException as reason:
             answer, failure = self._old(key).answer, str(reason) or type(reason).__name__
             away = isinstance(reason, _AWAY)

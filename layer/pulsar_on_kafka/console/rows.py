@@ -60,12 +60,12 @@ class Shown:
         return (self.page - 1) * PAGE + 1
 
 
-def shown(listed: Sequence[SubscriptionOverview], wanted: RequestedRows) -> Shown:
+def shown(listed: Sequence[SubscriptionOverview], requested: RequestedRows) -> Shown:
     """The rows whose topic, name, type or processes have all of the words."""
-    words = wanted.words.lower().split()
+    words = requested.words.lower().split()
     named = [row for row in listed if all(word in row.text for word in words)] if words else listed
     counts = {only: sum(map(only.applies, named)) for only in Only}
-    kept = ordered(filter(wanted.only.applies, named), wanted.sort, reverse=wanted.reverse)
+    kept = ordered(filter(requested.only.applies, named), requested.sort, reverse=requested.reverse)
     pages = max(1, -(-len(kept) // PAGE))
-    page = max(1, min(wanted.page, pages))
+    page = max(1, min(requested.page, pages))
     return Shown(kept[(page - 1) * PAGE : page * PAGE], len(kept), page, pages, counts)

@@ -191,20 +191,20 @@ class Site:
 
         return self._query(("ledgers", topic), query)
 
-    def message(self, topic: str, wanted: NativeMessageId) -> CachedResponse[Sequence[ShownMessage]]:
+    def message(self, topic: str, requested: NativeMessageId) -> CachedResponse[Sequence[ShownMessage]]:
         """The messages of one entry, `MAX_SHOWN_OF_AN_ENTRY` at most; none where readers see none there."""
 
         def query(admin: AdminClient) -> Sequence[ShownMessage]:
             found: list[ShownMessage] = []
-            with admin.read_messages(topic, start=wanted) as reading:
+            with admin.read_messages(topic, start=requested) as reading:
                 while len(found) < MAX_SHOWN_OF_AN_ENTRY and reading.is_more():
                     message = reading.next(_READ_MS)
-                    if message is None or not _is_of(message.message_id, wanted):
+                    if message is None or not _is_of(message.message_id, requested):
                         break
                     found.append(message)
             return found
 
-        return self._query(("message", topic, wanted.ledger_id(), wanted.entry_id()), query)
+        return self._query(("message", topic, requested.ledger_id(), requested.entry_id()), query)
 
     def dead_letter_topics(self) -> CachedResponse[Sequence[DeadLetterTopic]]:
         overview = self._seen.overview
@@ -245,8 +245,8 @@ class Site:
         self._answers.forget()
         return done
 
-    def _query(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> CachedResponse[T]:
-        return self._answers.to(key, lambda: ask(self._connected()))
+    def _query(self, key: tuple[object, ...], request: Callable[[AdminClient], T]) -> CachedResponse[T]:
+        return self._answers.to(key, lambda: request(self._connected()))
 
     def _connected(self) -> AdminClient:
         if self._admin is None:
@@ -254,8 +254,8 @@ class Site:
         return self._admin
 
 
-def _is_of(found: NativeMessageId, wanted: NativeMessageId) -> bool:
-    return (found.ledger_id(), found.entry_id()) == (wanted.ledger_id(), wanted.entry_id())
+def _is_of(found: NativeMessageId, requested: NativeMessageId) -> bool:
+    return (found.ledger_id(), found.entry_id()) == (requested.ledger_id(), requested.entry_id())
 
 
 def _blocking(info: TransactionInfo, by_topic: Mapping[str, Sequence[str]], now_ms: int) -> OpenTransaction:

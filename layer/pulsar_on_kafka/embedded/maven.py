@@ -49,8 +49,8 @@ def fetch(with_dependencies: Iterable[str], alone: Iterable[str], into: Path, wo
         # Raw: jgo takes what is not for a BOM, and log4j's POM manages the version of kafka-clients.
         roots = [context.create_dependency(f"{each}!") for each in with_dependencies]
         resolved = [dependency for part in resolver.resolve(roots) for dependency in part] if roots else []
-        wanted = [*resolved, *map(context.create_dependency, alone)]
-        for jar in _downloaded([each.artifact for each in wanted], progress):
+        requested = [*resolved, *map(context.create_dependency, alone)]
+        for jar in _downloaded([each.artifact for each in requested], progress):
             jar.rename(into / jar.name)
 
 
@@ -74,12 +74,12 @@ class _Checked(PythonResolver):
 
     def __init__(self, session: requests.Session) -> None:
         super().__init__()
-        told = os.environ.get(REPOSITORY_VARIABLE)
-        if told and not told.startswith(("https://", "http://")):
+        reported = os.environ.get(REPOSITORY_VARIABLE)
+        if reported and not reported.startswith(("https://", "http://")):
             raise DownloadFailed(
-                f"{REPOSITORY_VARIABLE}={told}: the address of a Maven repository begins with https://"
+                f"{REPOSITORY_VARIABLE}={reported}: the address of a Maven repository begins with https://"
             )
-        self.repository = told.rstrip("/") if told else MavenContext().remote_repos["central"]
+        self.repository = reported.rstrip("/") if reported else MavenContext().remote_repos["central"]
         self._session = session
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=_AT_ONCE, max_retries=_RETRIES))

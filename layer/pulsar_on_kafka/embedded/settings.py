@@ -26,13 +26,13 @@ def kafka_version() -> str:
     Raises:
         EmbeddedBrokerError: it names none that the embedded broker can run.
     """
-    told = os.environ.get(VERSION_VARIABLE) or DEFAULT_VERSION
-    numbers = re.fullmatch(r"(\d+)\.(\d+)\.\d+", told, re.ASCII)
+    reported = os.environ.get(VERSION_VARIABLE) or DEFAULT_VERSION
+    numbers = re.fullmatch(r"(\d+)\.(\d+)\.\d+", reported, re.ASCII)
     if numbers is None or tuple(map(int, numbers.groups())) < _OLDEST:
         raise EmbeddedBrokerError(
-            f"{VERSION_VARIABLE}={told!r}: a version of Kafka from 3.7.0 on, such as {DEFAULT_VERSION}"
+            f"{VERSION_VARIABLE}={reported!r}: a version of Kafka from 3.7.0 on, such as {DEFAULT_VERSION}"
         )
-    return told
+    return reported
 
 
 # Below the ports that systems give to outgoing connections. In that range a client that keeps knocking at a

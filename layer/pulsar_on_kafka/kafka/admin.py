@@ -142,8 +142,8 @@ class KafkaAdmin(OfOneProcess):
         seen, are missing."""
         found: dict[str, TopicDescription] = {}
         for begin in range(0, len(topics), MAX_AT_ONCE):
-            asked = TopicCollection(list(topics[begin : begin + MAX_AT_ONCE]))
-            for topic, future in self._handle.describe_topics(asked, **budget(deadline)).items():
+            requested = TopicCollection(list(topics[begin : begin + MAX_AT_ONCE]))
+            for topic, future in self._handle.describe_topics(requested, **budget(deadline)).items():
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
                     found[topic] = self._described(topic, future, deadline)
         return found
@@ -354,9 +354,9 @@ class KafkaAdmin(OfOneProcess):
     ) -> dict[tuple[str, int], int | None]:
         """The same with a time for each; one with an error of `missing` is missing, too."""
         found: dict[tuple[str, int], int | None] = {}
-        wanted = [(where, OffsetSpec.for_timestamp(timestamp_ms)) for where, timestamp_ms in times_ms.items()]
-        for begin in range(0, len(wanted), MAX_AT_ONCE):
-            answers = self._offsets_of(dict(wanted[begin : begin + MAX_AT_ONCE]), deadline, *missing)
+        requested = [(where, OffsetSpec.for_timestamp(timestamp_ms)) for where, timestamp_ms in times_ms.items()]
+        for begin in range(0, len(requested), MAX_AT_ONCE):
+            answers = self._offsets_of(dict(requested[begin : begin + MAX_AT_ONCE]), deadline, *missing)
             found |= {where: offset if offset >= 0 else None for where, offset in answers.items()}
         return found
 

@@ -70,10 +70,10 @@ class GroupRequests(OfOneProcess):
         """
 
         def request(handle: AdminClient) -> Future[Any]:
-            asked = handle.describe_consumer_groups(
+            requested = handle.describe_consumer_groups(
                 [group_id], include_authorized_operations=with_rights, request_timeout=_NEVER_S
             )
-            return asked[group_id]
+            return requested[group_id]
 
         while True:
             try:

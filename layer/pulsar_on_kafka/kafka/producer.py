@@ -103,7 +103,7 @@ class KafkaProducer(OfOneProcess):
         """Held by the thread that makes them."""
         self.callbacks = Callbacks()
         self._caller_thread: threading.Thread | None = None
-        self._call_wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._call_required: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._events = ErrorEvents("producer", self.call_later)
         logger = {"logger": _LaterLog(self.call_later)} if config.get("logger") is LIBRDKAFKA_LOG else {}
         made = {**config, **logger, "error_cb": self._events}
@@ -118,7 +118,7 @@ class KafkaProducer(OfOneProcess):
         """The thread that holds the lock."""
         self._work: queue.SimpleQueue[None] = queue.SimpleQueue()
         """Wakes the polling thread. An Event would not do: a signal handler may interrupt the one who sets it."""
-        self._turns_wanted: deque[threading.Lock] = deque()
+        self._turns_requested: deque[threading.Lock] = deque()
         """Turns requested by the main thread, which waits until each is released."""
         self.asleep = True
         self._last_inline_s = 0.0
@@ -169,10 +169,10 @@ class KafkaProducer(OfOneProcess):
 
         def known() -> bool:
             try:
-                told = self._handle.list_topics(topic, timeout=max(0.05, min(deadline.remaining_s(), 3600.0)))
+                reported = self._handle.list_topics(topic, timeout=max(0.05, min(deadline.remaining_s(), 3600.0)))
             except KafkaException as failure:
                 raise translate(failure, f"requesting the partitions of {topic}") from failure
-            return len(told.topics[topic].partitions) >= partitions
+            return len(reported.topics[topic].partitions) >= partitions
 
         if not wait_until(known, deadline):
             raise errors.DeadlineExceeded(f"topic {topic}: no broker reported {partitions} partitions in time")
@@ -256,7 +256,7 @@ class KafkaProducer(OfOneProcess):
             return False
         turn = threading.Lock()
         turn.acquire()
-        self._turns_wanted.append(turn)
+        self._turns_requested.append(turn)
         self._last_inline_s = time.monotonic()
         self._work.put(None)
         polled = turn.acquire(timeout=_TURN_S)
@@ -282,7 +282,7 @@ class KafkaProducer(OfOneProcess):
         if self._calls:
             if self._caller_thread is None:
                 self._caller_thread = aside("pok-callbacks", self._call_forever)
-            self._call_wanted.put(None)
+            self._call_required.put(None)
 
     def wait_for_calls(self, deadline: Deadline) -> None:
         """Return when the calls that wait now were made. Not for the thread that makes them."""
@@ -317,7 +317,7 @@ class KafkaProducer(OfOneProcess):
     def _call_forever(self) -> None:
         while not self._closing or self._calls:
             try:
-                self._call_wanted.get(timeout=_ASLEEP_S)
+                self._call_required.get(timeout=_ASLEEP_S)
             except queue.Empty:
                 continue
             try:
@@ -345,29 +345,29 @@ class KafkaProducer(OfOneProcess):
 
     def _poll_forever(self) -> None:
         while not self._closing:
-            wanted = len(self._turns_wanted)
-            if self.asleep and not wanted:
+            requested = len(self._turns_requested)
+            if self.asleep and not requested:
                 self._wait_for_work(_ASLEEP_S)
                 self.asleep = False
-                wanted = len(self._turns_wanted)
-            busy_sender = not wanted and time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S
+                requested = len(self._turns_requested)
+            busy_sender = not requested and time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S
             if busy_sender or not self._poll_lock.acquire(blocking=False):
                 self._wait_for_work(_INLINE_IS_RECENT_S)
                 continue
             try:
                 self._poller = threading.get_ident()
-                served = self._serve(0.0 if wanted else _POLL_S)
-                while served and not wanted and 0 < len(self._calls) < _CALLS_TOGETHER:
+                served = self._serve(0.0 if requested else _POLL_S)
+                while served and not requested and 0 < len(self._calls) < _CALLS_TOGETHER:
                     served = self._serve(0.0)  # two threads would take the GIL from each other for every report
             except Exception:  # a callback's; the thread must continue to serve all reports
                 _log.exception("a delivery callback failed")
             finally:
                 self._poller = None
                 self._poll_lock.release()
-            for _ in range(wanted):
-                self._turns_wanted.popleft().release()
+            for _ in range(requested):
+                self._turns_requested.popleft().release()
             asleep = len(self._handle) == 0
-            if asleep or not wanted:  # otherwise the main thread makes them
+            if asleep or not requested:  # otherwise the main thread makes them
                 self.make_calls()
             if asleep:
                 self.asleep = True
@@ -392,7 +392,7 @@ class KafkaProducer(OfOneProcess):
                     pause(_INLINE_IS_RECENT_S)
             except Exception:  # the application's; the reports of others still come through here
                 _log.exception("a delivery callback failed")
-        self._call_wanted.put(None)
+        self._call_required.put(None)
         handles.release(self._handle)
 
     def enqueue(

@@ -109,9 +109,9 @@ class KafkaSettings:
             raise InvalidOption(f"kafka_config may not set {', '.join(reserved)}: the guarantees rest on them")
         useless = {name: _SET_ELSEWHERE[name] for name in sorted(self.overrides) if name in _SET_ELSEWHERE}
         if useless:
-            told = ", ".join(f"{name} (use {instead})" if instead else name for name, instead in useless.items())
+            reported = ", ".join(f"{name} (use {instead})" if instead else name for name, instead in useless.items())
             raise InvalidOption(
-                f"kafka_config may not set {told}: pulsar-on-kafka chooses that for each of its handles"
+                f"kafka_config may not set {reported}: pulsar-on-kafka chooses that for each of its handles"
             )
 
     @staticmethod

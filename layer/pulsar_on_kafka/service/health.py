@@ -55,19 +55,19 @@ class KafkaAnswers:
         self._brokers = brokers
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._asked_s: float | None = None
+        self._requested_s: float | None = None
         self._failure = ""
 
     def failure(self) -> str:
         """'' when one does."""
         with self._lock:
-            if self._asked_s is None or self._clock.monotonic() - self._asked_s >= _COUNTS_FOR_S:
+            if self._requested_s is None or self._clock.monotonic() - self._requested_s >= _COUNTS_FOR_S:
                 try:
                     self._brokers.cluster_id(Deadline.after(_ASK_S))
                     self._failure = ""
                 except LayerError as failure:
                     self._failure = str(failure)
-                self._asked_s = self._clock.monotonic()
+                self._requested_s = self._clock.monotonic()
             return self._failure
 
 

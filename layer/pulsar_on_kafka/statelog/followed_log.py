@@ -187,9 +187,9 @@ class FollowedLog:
 class _Follower:
     """The thread, which is there from the first `follow` on, and its consumer, as long as something is followed."""
 
-    def __init__(self, reader: AssignedReader, still_wanted: Callable[[KafkaPartition], bool]) -> None:
+    def __init__(self, reader: AssignedReader, still_required: Callable[[KafkaPartition], bool]) -> None:
         self._reader = reader
-        self._still_required = still_wanted
+        self._still_required = still_required
         self._lock = threading.Lock()
         self._windows: dict[KafkaPartition, Window] = {}
         self._changed = threading.Event()
@@ -273,9 +273,9 @@ class _Follower:
 
     def _assign(self, read: dict[KafkaPartition, Window]) -> None:
         with self._lock:
-            wanted = self._windows.copy()
-        gone = [which for which, window in read.items() if wanted.get(which) is not window]
-        new = {which: window for which, window in wanted.items() if read.get(which) is not window}
+            requested = self._windows.copy()
+        gone = [which for which, window in read.items() if requested.get(which) is not window]
+        new = {which: window for which, window in requested.items() if read.get(which) is not window}
         if gone:
             self._reader.drop(gone)
         for which in gone:

@@ -112,10 +112,10 @@ class KafkaStateLog:
         return self._request(self._fetcher.log_start, topic, partition, deadline)
 
     def _request(
-        self, ask: Callable[[str, int, Deadline], _T], topic: StateTopic, partition: int, deadline: Deadline
+        self, request: Callable[[str, int, Deadline], _T], topic: StateTopic, partition: int, deadline: Deadline
     ) -> _T:
         self._make_ready(topic, partition, deadline)
-        return self._patiently(topic, deadline, lambda: ask(self.kafka_name(topic), partition, deadline))
+        return self._patiently(topic, deadline, lambda: request(self.kafka_name(topic), partition, deadline))
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
@@ -137,9 +137,9 @@ class KafkaStateLog:
         self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
     ) -> dict[int, LogRecord]:
         start, end = self._request(self._fetcher.watermarks, topic, partition, deadline)
-        wanted = sorted({offset for offset in offsets if start <= offset < end})
+        requested = sorted({offset for offset in offsets if start <= offset < end})
         return self._patiently(
-            topic, deadline, lambda: self._read_exactly(self.kafka_name(topic), partition, wanted, deadline)
+            topic, deadline, lambda: self._read_exactly(self.kafka_name(topic), partition, requested, deadline)
         )
 
     def _read_exactly(

@@ -42,21 +42,21 @@ class PartitionTail:
         log: StateLog,
         topic: StateTopic,
         reader: AssignedReader,
-        wanted: Callable[[], set[int]],
-        hear: Hear,
+        requested: Callable[[], set[int]],
+        receive: Hear,
         *,
         name: str,
         without: str,
         rest_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`reader` belongs to it alone. `wanted` returns the partitions to read; call `look` after a change. `without`
-        describes in words the work that stops while reading fails; `rest_s` returns how many seconds reading may pause
-        after the last records."""
+        """`reader` belongs to it alone. `requested` returns the partitions to read; call `look` after a change.
+        `without` describes in words the work that stops while reading fails; `rest_s` returns how many seconds reading
+        may pause after the last records."""
         self._log = log
         self._topic = topic
         self._reader = reader
-        self._wanted = wanted
-        self._hear = hear
+        self._required = requested
+        self._on_records = receive
         self._rest_s = rest_s
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
@@ -96,7 +96,7 @@ class PartitionTail:
             while not self._worker.ended:
                 if self._changed.is_set():
                     self._changed.clear()
-                    self._read_these(self._wanted(), reading)
+                    self._read_these(self._required(), reading)
                 if not reading:
                     self._changed.wait()
                     continue
@@ -115,14 +115,14 @@ class PartitionTail:
     def _where(self, partition: int) -> KafkaPartition:
         return KafkaPartition(self._log.kafka_name(self._topic), partition)
 
-    def _read_these(self, wanted: set[int], reading: set[int]) -> None:
-        dropped = reading - wanted
+    def _read_these(self, requested: set[int], reading: set[int]) -> None:
+        dropped = reading - requested
         if dropped:
             self._reader.drop(map(self._where, dropped))
             reading -= dropped
             for partition in dropped:
                 self._positions.pop(partition, None)
-        for partition in wanted - reading:
+        for partition in requested - reading:
             start = self._positions[partition] = self._start(partition)
             self._reader.add({self._where(partition): start})
             reading.add(partition)
@@ -142,12 +142,12 @@ class PartitionTail:
         return self._log.end_offset(self._topic, partition, Deadline.after(_END_TIMEOUT_S))
 
     def _hand_on(self, events: Iterable[Event]) -> None:
-        heard: list[tuple[int, LogRecord]] = []
+        received: list[tuple[int, LogRecord]] = []
         for event in events:
             match event:
                 case Records((_, partition), records):
-                    heard += [(partition, log_record(record)) for record in records]
-                    self._positions[partition] = heard[-1][1].offset + 1
+                    received += [(partition, log_record(record)) for record in records]
+                    self._positions[partition] = received[-1][1].offset + 1
                 case OutOfRange(where):
                     _log.warning("%s: what was to be read is gone, going on at its end", where)
                     self._reader.seek({where: self._end(where.partition)})
@@ -155,5 +155,5 @@ class PartitionTail:
                     pass
                 case Failed():
                     event.raise_or_log(_log, f"following {self._log.kafka_name(self._topic)}")
-        if heard:
-            self._hear(heard)
+        if received:
+            self._on_records(received)

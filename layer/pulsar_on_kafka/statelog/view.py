@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 
 class LogEnd(NamedTuple):
-    """A lower bound of the log's end, valid from `asked` on; `LogView.append` returns it."""
+    """A lower bound of the log's end, valid from `requested` on; `LogView.append` returns it."""
 
-    asked: Moment
+    requested: Moment
     end: int
     position: int
     """The view's own position when the append began: in a log that continues it lies below `end`."""
@@ -63,7 +63,7 @@ class LogEnd(NamedTuple):
 
     def since(self, before: LogEnd | None) -> LogEnd:
         """The two appends, one after the other, as if they were one."""
-        return self if before is None else LogEnd(before.asked, self.end, before.position, [*before.own, *self.own])
+        return self if before is None else LogEnd(before.requested, self.end, before.position, [*before.own, *self.own])
 
     def is_all_from(self, position: int) -> bool:
         """Whether no foreign records lie in [position, end)."""
@@ -101,7 +101,7 @@ class LogView(Generic[F]):
         """Unreadable records by key: the place, the reason, and the entity."""
         self._passed_over: dict[int, str] = {}
         """Unreadable keys by hash: the place, and the reason."""
-        self._told_of_keys = False
+        self._keys_reported = False
         self._changed = threading.Condition()
         with _views_lock:
             _views.add(self)
@@ -124,11 +124,11 @@ class LogView(Generic[F]):
         With the result `query` returns as soon as these records have been applied, without requesting the end. If their
         offsets show that they follow the last reading directly, without foreign records between, it does not read them.
         """
-        asked, position = self._now(), self._position
+        requested, position = self._now(), self._position
         offsets = self._log.append_many(self._topic, self._partition, records, deadline)
         now_ms = self._log.now_ms()
         own = [LogRecord(offset, key, value, now_ms) for offset, (key, value) in zip(offsets, records, strict=True)]
-        return LogEnd(asked, max(offsets) + 1, position, own)
+        return LogEnd(requested, max(offsets) + 1, position, own)
 
     # Questions -------------------------------------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class LogView(Generic[F]):
         while not self._reached_the_end(deadline, at):
             deadline.check(f"{self._name} to be read to its end")
             at = None
-        if self._passed_over and not self._told_of_keys:
-            self._told_of_keys = True
+        if self._passed_over and not self._keys_reported:
+            self._keys_reported = True
             first = next(iter(self._passed_over.values()))
             _log.warning("view=%s skips %d keys, `pok doctor` shows more: %s", self._name, self.unreadable_keys, first)
         if self._unreadable and (spoiled := self._spoiled(about)):
@@ -237,7 +237,7 @@ class LogView(Generic[F]):
 
     def _reached_the_end(self, deadline: Deadline, at: LogEnd | None) -> bool:
         """One reading from the position to the end; False when another has to follow."""
-        asked, end = self._end(deadline, at)
+        requested, end = self._end(deadline, at)
         if self._fold is not None and end < self._position:
             self._start_over(f"the log ends at {end}, before position {self._position}")
         if self._fold is not None and self._absent_too_long():
@@ -245,7 +245,7 @@ class LogView(Generic[F]):
         if self._fold is None:
             self._fold = self._new_fold()
             self._position = self._log.start_offset(self._topic, self._partition, deadline)
-            self._no_tombstone_missed_since = asked
+            self._no_tombstone_missed_since = requested
         nothing_new = self._position >= end
         try:
             if at is not None and at.is_all_from(self._position):
@@ -259,9 +259,9 @@ class LogView(Generic[F]):
         if self._absent_too_long():
             self._start_over("reading took too long, tombstones may have been missed")
             return False
-        if not nothing_new and not self._in_time(asked):
+        if not nothing_new and not self._in_time(requested):
             return False
-        self._no_tombstone_missed_since = asked
+        self._no_tombstone_missed_since = requested
         self._at_end = True
         return True
 
@@ -269,9 +269,9 @@ class LogView(Generic[F]):
         """An end, and since when it is known. Without a state, or when the position lies beyond `at` (which belongs to
         another log then), the end is requested."""
         if at is not None and self._fold is not None and self._position < at.end:
-            return at.asked, at.end
-        asked = self._now()
-        return asked, self._log.end_offset(self._topic, self._partition, deadline)
+            return at.requested, at.end
+        requested = self._now()
+        return requested, self._log.end_offset(self._topic, self._partition, deadline)
 
     def _apply_up_to(self, end: int, fold: F, deadline: Deadline) -> None:
         if self._position >= end:
@@ -300,9 +300,9 @@ class LogView(Generic[F]):
             raise
         self._position = record.offset + 1
 
-    def _in_time(self, asked: Moment) -> bool:
+    def _in_time(self, requested: Moment) -> bool:
         """Whether compaction cannot have deleted records because of others beyond an end that was requested then."""
-        return asked.seconds_until(self._now()) < self._longest_reading_s
+        return requested.seconds_until(self._now()) < self._longest_reading_s
 
     def _absent_too_long(self) -> bool:
         return self._no_tombstone_missed_since.seconds_until(self._now()) > self._longest_absence_s

@@ -262,8 +262,8 @@ def goes_to(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) ->
     return named is None or cluster in named
 
 
-def _alone(headers: Iterable[tuple[str, bytes | None]] | None, wanted: str) -> RecordHeaders:
-    return decode_headers([header for header in headers or () if header[0] == wanted])
+def _alone(headers: Iterable[tuple[str, bytes | None]] | None, required: str) -> RecordHeaders:
+    return decode_headers([header for header in headers or () if header[0] == required])
 
 
 def is_plain(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> bool:

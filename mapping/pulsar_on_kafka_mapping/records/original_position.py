@@ -51,11 +51,11 @@ def copy_headers(headers: Iterable[tuple[str, bytes | None]] | None) -> CopyHead
     return None if cluster is None or position is None else CopyHeaders(cluster, position)
 
 
-def original_of(said: CopyHeaders) -> tuple[str, OriginalPosition] | None:
+def original_of(reported: CopyHeaders) -> tuple[str, OriginalPosition] | None:
     """The origin's name, and the place of the original there; None when they cannot be read: then no replicator of this
     product wrote the record, and it counts as published where it lies."""
     try:
-        return said.cluster.decode("utf-8"), decode_original(said.position)
+        return reported.cluster.decode("utf-8"), decode_original(reported.position)
     except ValueError:
         return None
 

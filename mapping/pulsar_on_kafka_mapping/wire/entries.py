@@ -56,10 +56,10 @@ def read_entry(data: bytes, *, checksum_required: bool = False) -> WireEntry:
         broker = _broker_metadata(reader.take(_size(reader)))
     if data.startswith(_CHECKSUM, reader.position):
         reader.take(2)
-        told = _size(reader)
+        reported = _size(reader)
         found = checksum(data[reader.position :])
-        if told != found:
-            raise CorruptRecord(f"entry of {len(data)} bytes has the checksum {found:08x}, expected {told:08x}")
+        if reported != found:
+            raise CorruptRecord(f"entry of {len(data)} bytes has the checksum {found:08x}, expected {reported:08x}")
     elif checksum_required:
         raise CorruptRecord(f"entry of {len(data)} bytes begins with {data[:8].hex()}, expected a checksum")
     metadata = reader.take(_size(reader))

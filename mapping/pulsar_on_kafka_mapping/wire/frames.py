@@ -44,7 +44,7 @@ class FrameCutter:
         self.most = most
         """Bytes that a frame may have, behind its first four; may be changed between two calls of `feed`."""
         self._kept = bytearray()
-        self._wanted = 0
+        self._required = 0
         """Bytes that the frame at the beginning of `_kept` has, as far as that is known."""
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -55,11 +55,11 @@ class FrameCutter:
         """
         if self._kept:
             self._kept += data
-            if len(self._kept) < self._wanted:
+            if len(self._kept) < self._required:
                 return []
             data = bytes(self._kept)
         frames: list[Frame] = []
-        at, end, self._wanted = 0, len(data), 0
+        at, end, self._required = 0, len(data), 0
         while end - at >= _NUMBER:
             start = at + _NUMBER
             total = int.from_bytes(data[at:start], "big")
@@ -67,7 +67,7 @@ class FrameCutter:
                 raise MalformedFrame(f"a frame has {total} bytes, expected {_NUMBER} to {self.most}", frames)
             stop = start + total
             if stop > end:
-                self._wanted = stop - at
+                self._required = stop - at
                 break
             begin = start + _NUMBER
             size = int.from_bytes(data[start:begin], "big")

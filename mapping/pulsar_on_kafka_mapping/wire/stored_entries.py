@@ -87,7 +87,7 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
     publish_time_ms = metadata.publish_time_ms or 0
     late = abs(publish_time_ms - now_ms) > MAX_CLOCK_DIFFERENCE_MS
     rest: list[Field] = [*metadata.others, *key_rest]
-    said = MessageMetadata(
+    reported = MessageMetadata(
         event_time_ms=metadata.event_time_ms or 0,
         deliver_at_ms=_deliver_at(metadata, rest),
         publish_time_ms=publish_time_ms if late else None,
@@ -103,11 +103,11 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
     )
     value = None if is_null else payload
     if compression is None:
-        _keep_uncompressed(metadata, said.chunk, value, rest)
+        _keep_uncompressed(metadata, reported.chunk, value, rest)
     sequence_id = metadata.sequence_id or 0
     producer = f"{sequence_id}{producer_suffix(epoch, metadata.producer_name or '')}".encode()
     properties = _property_headers(metadata, rest)
-    headers: Headers = [(PRODUCER, producer), *encode_headers(said)]
+    headers: Headers = [(PRODUCER, producer), *encode_headers(reported)]
     if metadata.encryption and not is_null:
         headers.append((ENCRYPTION, encode_fields(metadata.encryption)))
     if metadata.highest_sequence_id not in (None, sequence_id + (metadata.messages or 1) - 1):
@@ -217,10 +217,10 @@ def _set_size(found: PulsarMetadata, record: EntryRecord, headers: RecordHeaders
 def _keep_uncompressed(
     metadata: PulsarMetadata, chunk: ChunkInfo | None, value: bytes | None, rest: list[Field]
 ) -> None:
-    said = metadata.uncompressed_bytes
+    reported = metadata.uncompressed_bytes
     encrypted = bool(metadata.encryption) and value is not None
-    if said is not None and said != _uncompressed(value, chunk, encrypted=encrypted):
-        rest.append((_UNCOMPRESSED, said))
+    if reported is not None and reported != _uncompressed(value, chunk, encrypted=encrypted):
+        rest.append((_UNCOMPRESSED, reported))
 
 
 def _highest(value: bytes) -> int | None:

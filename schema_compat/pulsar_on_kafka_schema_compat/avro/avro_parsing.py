@@ -155,13 +155,13 @@ class _Parser:
         """The type of a name: a primitive, a type of this namespace, or one without a namespace."""
         if name in PRIMITIVES:
             return PRIMITIVES[name]
-        wanted = full_name(name, namespace)
-        return self._defined(name if wanted not in self._named and "." not in name else wanted, name)
+        required = full_name(name, namespace)
+        return self._defined(name if required not in self._named and "." not in name else required, name)
 
-    def _defined(self, wanted: str, name: str) -> AvroType:
-        if wanted not in self._named:
+    def _defined(self, required: str, name: str) -> AvroType:
+        if required not in self._named:
             raise UnreadableSchema(f"{name!r:.60} is not defined before it is used")
-        return self._named[wanted]
+        return self._named[required]
 
     def _define(self, definition: _Definition, named: AvroEnum | Fixed | AvroRecord) -> None:
         if named.name in PRIMITIVES:

@@ -137,10 +137,10 @@ class _Reader:
         self._at = space.end() if space else self._at
         return self._text[self._at : self._at + 1]
 
-    def _unexpected(self, wanted: str) -> NotJson:
+    def _unexpected(self, required: str) -> NotJson:
         found = self._text[self._at : self._at + 12]
         return NotJson(
-            f"expected {wanted} at character {self._at}, found {found!r}" if found else f"ends before {wanted}"
+            f"expected {required} at character {self._at}, found {found!r}" if found else f"ends before {required}"
         )
 
 

@@ -150,11 +150,11 @@ class SchemaInfo:
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for attribute, wanted in (("type", SchemaType), ("schema", bytes), ("name", str), ("properties", Mapping)):
+        for attribute, required in (("type", SchemaType), ("schema", bytes), ("name", str), ("properties", Mapping)):
             value = getattr(self, attribute)
-            if not isinstance(value, wanted):
+            if not isinstance(value, required):
                 raise TypeError(
-                    f"SchemaInfo.{attribute} must be {wanted.__name__}, got {type(value).__name__}: {value!r:.60}"
+                    f"SchemaInfo.{attribute} must be {required.__name__}, got {type(value).__name__}: {value!r:.60}"
                 )
 
     def schema_type(self) -> SchemaType:

@@ -76,8 +76,8 @@ def _compare_types(writer: Plain, allowed: frozenset[str], reader: Plain) -> Ite
     missing = sorted(name for name in allowed if not _reads(reader.types, name))
     if not missing or reader.types is None:
         return
-    wanted = " or ".join(sorted(reader.types))
-    message = f"the reader has {wanted}, the writer {' or '.join(sorted(allowed))}"
+    required = " or ".join(sorted(reader.types))
+    message = f"the reader has {required}, the writer {' or '.join(sorted(allowed))}"
     if writer.types is None and writer.values is None:
         rule = "TYPE_CHANGED"
     elif (

@@ -199,25 +199,25 @@ def _compare_conjunctions(writer: Schema, reader: Schema, judge: Judge) -> Itera
     whole = Place("", writer)
     if _has_condition(writer) and not _has_condition(reader):
         yield Finding("/if", "CONDITION_CHANGED", "the reader has no `if`, the writer has")
-    for wanted in _parts(reader):
-        if any(judge.accepts(part, wanted) for part in _parts(writer)):
+    for required in _parts(reader):
+        if any(judge.accepts(part, required) for part in _parts(writer)):
             continue
-        if isinstance(wanted.schema, Combined) and _whole_fits(whole, wanted.schema, judge):
+        if isinstance(required.schema, Combined) and _whole_fits(whole, required.schema, judge):
             continue
-        counterpart = next((part for part in _parts(writer) if _same_sort(part.schema, wanted.schema)), None)
+        counterpart = next((part for part in _parts(writer) if _same_sort(part.schema, required.schema)), None)
         if counterpart is not None:
-            yield Within("", counterpart.schema, wanted.schema)
-        elif isinstance(wanted.schema, Plain):
-            yield Within("", _ANYTHING, wanted.schema)
-        elif isinstance(wanted.schema, Not):
+            yield Within("", counterpart.schema, required.schema)
+        elif isinstance(required.schema, Plain):
+            yield Within("", _ANYTHING, required.schema)
+        elif isinstance(required.schema, Not):
             yield Finding("/not", "NOT_TYPE_EXTENDED", "the reader has `not`, the writer none")
-        elif isinstance(wanted.schema, Condition):
-            yield from _condition_added(wanted.schema)
+        elif isinstance(required.schema, Condition):
+            yield from _condition_added(required.schema)
         else:
             yield Finding(
                 "",
                 "PRODUCT_TYPE_EXTENDED",
-                f"the reader also has {describe(wanted.schema)}, the writer {describe(writer)}",
+                f"the reader also has {describe(required.schema)}, the writer {describe(writer)}",
             )
 
 
@@ -233,9 +233,9 @@ def _condition_added(added: Condition) -> Iterator[Finding]:
         yield Finding("/else", "ELSE_ADDED", "the reader has `else`, the writer none")
 
 
-def _whole_fits(whole: Place, wanted: Combined, judge: Judge) -> bool:
-    fits = (judge.accepts(whole, member) for member in wanted.members)
-    return all(fits) if wanted.criterion is Criterion.ALL else any(fits)
+def _whole_fits(whole: Place, required: Combined, judge: Judge) -> bool:
+    fits = (judge.accepts(whole, member) for member in required.members)
+    return all(fits) if required.criterion is Criterion.ALL else any(fits)
 
 
 def _same_sort(one: Schema, other: Schema) -> bool:

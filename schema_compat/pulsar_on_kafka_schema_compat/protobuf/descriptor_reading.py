@@ -120,7 +120,7 @@ class _Unresolved:
     field: ProtobufField
     type_name: str
     scope: str
-    wanted: tuple[type[ProtobufMessage | ProtobufEnum], ...]
+    required: tuple[type[ProtobufMessage | ProtobufEnum], ...]
     is_delimited: bool
 
 
@@ -261,8 +261,8 @@ class DescriptorSet:
             oneof=None if record.integer(17) else oneof,
         )
         if type_number in _NAMED_TYPES:
-            wanted = _NAMED_TYPES[type_number]
-            self._unresolved.append(_Unresolved(found, type_name, message.full_name, wanted, features.is_delimited))
+            required = _NAMED_TYPES[type_number]
+            self._unresolved.append(_Unresolved(found, type_name, message.full_name, required, features.is_delimited))
         return found
 
     def _resolve(self, reference: _Unresolved) -> None:
@@ -272,7 +272,7 @@ class DescriptorSet:
         while found is None and scope and not name.startswith("."):
             scope = scope.rpartition(".")[0]
             found = self._types.get(_join(scope, name))
-        if not isinstance(found, reference.wanted):
+        if not isinstance(found, reference.required):
             raise UnreadableSchema(
                 f"{reference.scope}.{one.name} is of {name!r:.200}, which is not defined as its type"
             )

@@ -30,7 +30,7 @@ from pulsar_on_kafka_spark.planning.visibility import (
     find_topic,
     view_topics,
 )
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading.chunk_frames import looked_for, records_of
 from pulsar_on_kafka_spark.reading.connection import node_of
 
@@ -51,8 +51,8 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
         InvalidReadOption, NotReadable: see `spark.base.errors`. Some may be acknowledged.
     """
     checked = parse_stream_options(options)
-    wanted = checked.read.subscription
-    if wanted is None:
+    required = checked.read.subscription
+    if required is None:
         raise InvalidReadOption("no subscription is given: expected subscription, on which to acknowledge")
     with node_of(checked.read) as node:
         deadline = Deadline.after(SNAPSHOT_S)
@@ -131,7 +131,7 @@ def markers_between(
     if not left:
         return {}
     records = records_of(spark, options, view.topic, {p: view_of(Entries(offsets)) for p, offsets in left.items()})
-    return located_offsets(records.where(said.has(MARKER)))
+    return located_offsets(records.where(header_columns.has(MARKER)))
 
 
 def until(whole: Range, named: Entries) -> Range:

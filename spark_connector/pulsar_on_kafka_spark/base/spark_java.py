@@ -45,8 +45,10 @@ def java_home() -> Iterator[None]:
 
 
 def _home(java: Java, made: Path) -> Path:
-    told = subprocess.run([java.executable, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
-    if _VECTOR in told.stdout:
+    reported = subprocess.run(
+        [java.executable, "--list-modules"], capture_output=True, text=True, timeout=60, check=False
+    )
+    if _VECTOR in reported.stdout:
         return Path(java.executable).absolute().parents[1]
     script = made / "bin" / "java"
     script.parent.mkdir()

@@ -125,7 +125,7 @@ def _look_up(spark: SparkSession, name: str) -> None:
 def _query_server(spark: SparkSession, name: str) -> None:
     """Lets the server analyse a query that needs the function, without running it."""
     if name == "avro":
-        asked = spark.range(0).select(from_avro(F.lit(None).cast("binary"), '"int"'))
+        requested = spark.range(0).select(from_avro(F.lit(None).cast("binary"), '"int"'))
     else:
-        asked = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": "none:1", "assign": "{}"}).load()
-    asked.schema  # noqa: B018 - requests the analysis
+        requested = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": "none:1", "assign": "{}"}).load()
+    requested.schema  # noqa: B018 - requests the analysis

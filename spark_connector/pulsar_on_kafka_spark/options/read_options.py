@@ -292,12 +292,12 @@ def _one_of(choices: Sequence[str], option: str, value: object) -> str:
 def _if_reported(known: Mapping[str, Any], option: str) -> bool | None:
     """None: as it is on record."""
     given = known.get(plain_name(option), "auto")
-    wanted = None if str(given).lower() == "auto" else flag(option, given)
-    if wanted and _plain_records(known):
+    required = None if str(given).lower() == "auto" else flag(option, given)
+    if required and _plain_records(known):
         raise InvalidReadOption(
             f"{option} is true and includeHeaders is false: headers are needed to find these messages"
         )
-    return wanted
+    return required
 
 
 def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:

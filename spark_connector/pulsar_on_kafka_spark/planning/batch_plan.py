@@ -230,12 +230,12 @@ def _read(topics: _Topics) -> dict[str, dict[int, Entries]]:
     return {
         name: {
             int(partition): Entries(
-                _bitmap(said.entries),
-                {offset: (size, bits) for offset, size, bits in said.batches},
-                frozenset(TxnId(*each) for each in said.unsealed),
-                {at[-1]: WholeChunkedMessage(at, size) for size, at in said.chunked},
+                _bitmap(reported.entries),
+                {offset: (size, bits) for offset, size, bits in reported.batches},
+                frozenset(TxnId(*each) for each in reported.unsealed),
+                {at[-1]: WholeChunkedMessage(at, size) for size, at in reported.chunked},
             )
-            for partition, said in partitions.items()
+            for partition, reported in partitions.items()
         }
         for name, partitions in topics.items()
     }

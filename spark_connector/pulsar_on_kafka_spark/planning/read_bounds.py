@@ -77,13 +77,13 @@ def requested_ranges(
 def _edge(
     node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, deadline: Deadline, *, first: bool
 ) -> Edge | None:
-    said = _requested_bound(topic, partition, bound)
-    if isinstance(said, int):
-        found = node.fetcher.offset_at_time(topic.kafka_topic, partition, said, deadline)
+    reported = _requested_bound(topic, partition, bound)
+    if isinstance(reported, int):
+        found = node.fetcher.offset_at_time(topic.kafka_topic, partition, reported, deadline)
         return Edge(log_end if found is None else min(found, log_end))
-    if said is None or decode_message_id(said)[:2] == (EARLIEST if first else LATEST)[:2]:
+    if reported is None or decode_message_id(reported)[:2] == (EARLIEST if first else LATEST)[:2]:
         return None
-    offset, index = _place(topic, partition, said, first_chunk=first)
+    offset, index = _place(topic, partition, reported, first_chunk=first)
     if first:
         return Edge(offset, index if index > 0 else None)
     if offset >= log_end:

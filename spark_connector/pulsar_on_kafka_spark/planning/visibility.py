@@ -165,7 +165,7 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
     if subscription is not None:
         partitions = [p for p in partitions if p in subscription.served]
     cursors = {} if subscription is None else _cursors(node, subscription, partitions, deadline)
-    asked = requested_ranges(node, topic, partitions, ends, options, deadline)
+    requested = requested_ranges(node, topic, partitions, ends, options, deadline)
     fences = node.producers.fences_of(topic, partitions, deadline)
     views = {
         p: _view(
@@ -173,7 +173,7 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
             topic,
             p,
             Range(lows[p], ends[p]),
-            asked[p].within(Range(lows[p] if subscription is None else 0, ends[p])),
+            requested[p].within(Range(lows[p] if subscription is None else 0, ends[p])),
             buffers.get(p),
             cursors.get(p),
             fences[p],
@@ -185,8 +185,8 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
     delays = subscription is not None and any(
         subscription.partition_types.get(p, subscription.type).is_shared for p in partitions
     )
-    said = producer_statements(node, topic, deadline)
-    may_have_chunks = said.may_have_chunks
+    reported = producer_statements(node, topic, deadline)
+    may_have_chunks = reported.may_have_chunks
     if options.chunked is not None:
         may_have_chunks = options.chunked
     return TopicView(
@@ -194,18 +194,18 @@ def _view_topic(node: Node, of: RequestedView, logs: _Logs, options: ReadOptions
         subscription,
         views,
         node.clock.now_ms() if delays else None,
-        said.plain,
+        reported.plain,
         may_have_chunks and not options.plain,
-        said.marked,
-        said.raw if options.pulsar_entries is None else options.pulsar_entries,
+        reported.marked,
+        reported.raw if options.pulsar_entries is None else options.pulsar_entries,
         {
             p: (one.begin.offset, one.begin.index)
-            for p, one in asked.items()
+            for p, one in requested.items()
             if one.begin is not None and one.begin.index is not None
         },
         {
             p: (one.end.offset - 1, one.end.index)
-            for p, one in asked.items()
+            for p, one in requested.items()
             if one.end is not None and one.end.index is not None
         },
     )
@@ -216,7 +216,7 @@ def _view(
     topic: Topic,
     partition: int,
     log: Range,
-    asked: Range,
+    requested: Range,
     buffer: BufferSnapshot | None,
     cursor: _Cursor | None,
     fences: Sequence[Fence],
@@ -226,12 +226,12 @@ def _view(
     never = BitMap64() if buffer is None else buffer.excluded
     excluded.add_all(never)
     if cursor is None:
-        first = asked.start
+        first = requested.start
     else:
-        first = max(asked.start, cursor.state.next_unacked)
-        _exclude_acknowledged(excluded, cursor, first, min(asked.end, log.end))
-    lost = excluded.count_left(Range(first, min(log.start, asked.end)))
-    start, end = max(first, log.start), min(asked.end, log.end)
+        first = max(requested.start, cursor.state.next_unacked)
+        _exclude_acknowledged(excluded, cursor, first, min(requested.end, log.end))
+    lost = excluded.count_left(Range(first, min(log.start, requested.end)))
+    start, end = max(first, log.start), min(requested.end, log.end)
     if buffer is not None and buffer.bound is not None and start < end:
         bound = max(start, buffer.bound)
         end = min(end, buffer.readable_end(end, transactional_records(node, topic, partition, bound, end, deadline)))
@@ -259,13 +259,13 @@ def _report_loss(
     if not lost:
         return
     who = "the bounds of the read" if subscription is None else f"subscription {subscription.name}"
-    said = (
+    reported = (
         f"{topic.name}: Kafka deleted offsets that {who} had not passed, at most {sum(lost.values())} messages of "
         f"partitions {sorted(lost)}"
     )
     if fail:
-        raise DataLoss(f"{said}; failOnDataLoss=false reads what is left")
-    _log.warning("%s", said)
+        raise DataLoss(f"{reported}; failOnDataLoss=false reads what is left")
+    _log.warning("%s", reported)
 
 
 def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, BufferSnapshot]:

@@ -31,7 +31,7 @@ from pulsar_on_kafka_spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka_spark.planning.offset_ranges import Range, without_holes
 from pulsar_on_kafka_spark.planning.planned_views import view_of
 from pulsar_on_kafka_spark.planning.visibility import PartitionView, TopicView
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading.kafka_scan import scan_all
 from pulsar_on_kafka_spark.reading.record_filters import of_transactions, without_excluded
 from pulsar_on_kafka_spark.reading.sealed_messages import SEALED
@@ -91,11 +91,11 @@ def _found(
     if not any(one.whole.length for one in partitions.values()):
         return found
     records = records_of(spark, options, topic, partitions)
-    wanted = said.has(CHUNK)
+    required = header_columns.has(CHUNK)
     unsealed = {txn for one in partitions.values() for txn in one.unsealed}
     if unsealed:
-        wanted = f"{wanted} and not {of_transactions(unsealed)}"
-    chunks = records.where(wanted).selectExpr("`partition`", "`offset`", f"{said.text(CHUNK)} as header")
+        required = f"{required} and not {of_transactions(unsealed)}"
+    chunks = records.where(required).selectExpr("`partition`", "`offset`", f"{header_columns.text(CHUNK)} as header")
     rows = chunks.limit(MAX_CHUNKS + 1).collect()
     check_count(rows)
     for partition, offset, header in rows:

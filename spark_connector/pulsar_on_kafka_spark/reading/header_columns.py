@@ -75,8 +75,8 @@ def time(millis: str, first: int = 0) -> str:
 
 def producer_name() -> str:
     """Null for a record of a plain Kafka client."""
-    said = text(PRODUCER)
-    return f"substring({said}, length(substring_index({said}, ':', 2)) + 2)"
+    reported = text(PRODUCER)
+    return f"substring({reported}, length(substring_index({reported}, ':', 2)) + 2)"
 
 
 def sequence_id() -> str:
@@ -86,8 +86,8 @@ def sequence_id() -> str:
 
 def schema_version() -> str:
     """The version's number; null for a message without schema."""
-    said = value(SCHEMA_VERSION)
-    plain = f"if(length({said}) = {SCHEMA_VERSION_BYTES}, hex({said}), null)"
+    reported = value(SCHEMA_VERSION)
+    plain = f"if(length({reported}) = {SCHEMA_VERSION_BYTES}, hex({reported}), null)"
     return f"try_cast(conv({plain}, 16, 10) as bigint)"
 
 

@@ -74,8 +74,8 @@ def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
     """The same for every scan of this driver, this life of the topic and these options, so that executors take the
     consumers of the last one, which Spark keeps by group id and partition (`InternalKafkaConsumerPool`). No executor
     joins the group."""
-    said = repr((topic.kafka_topic_id, sorted(kafka.items())))  # there may be passwords among them
-    return f"{_GROUP}-{blake2b(said.encode(), key=_KEY, digest_size=16).hexdigest()}"
+    reported = repr((topic.kafka_topic_id, sorted(kafka.items())))  # there may be passwords among them
+    return f"{_GROUP}-{blake2b(reported.encode(), key=_KEY, digest_size=16).hexdigest()}"
 
 
 def _first_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:

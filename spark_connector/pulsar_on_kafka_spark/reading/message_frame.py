@@ -21,7 +21,7 @@ from pulsar_on_kafka_spark.options.read_options import DISCARD, FAIL, KEPT_COLUM
 from pulsar_on_kafka_spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka_spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
 from pulsar_on_kafka_spark.planning.visibility import TopicView
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading import record_filters as filters
 from pulsar_on_kafka_spark.reading import record_places as places
 from pulsar_on_kafka_spark.reading.chunk_frames import FIRST_CHUNK, chunk_records, put_together
@@ -60,8 +60,8 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
     A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; likewise
     a message of a raw one. A later format fails the read, as does a raw one that `raw_records` did not see to.
     """
-    records = records.selectExpr("*", f"{said.text(BATCH)} as {_BATCH_INFO}")
-    in_batch, bytes_of, alone = f"({said.has(BATCH)} and not {SEALED})", _of_this_format(_BATCH_INFO), "false"
+    records = records.selectExpr("*", f"{header_columns.text(BATCH)} as {_BATCH_INFO}")
+    in_batch, bytes_of, alone = f"({header_columns.has(BATCH)} and not {SEALED})", _of_this_format(_BATCH_INFO), "false"
     if RAW in records.columns:
         alone = f"coalesce({RAW} = '{PayloadFormat.PULSAR_MESSAGE.value}', false)"
         in_batch, bytes_of = f"({in_batch} and not {alone})", f"if({RAW} is null, {bytes_of}, `value`)"
@@ -88,8 +88,8 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
 
 def _of_this_format(info: str) -> str:
     written = f"substring_index({info}, ':', 1)"
-    told = f"', this version reads {FORMAT_VERSION}; that of a client of Pulsar is read with pulsarEntries=true'"
-    refused = f"raise_error(concat('a batch entry has format ', {written}, {told}))"
+    reported = f"', this version reads {FORMAT_VERSION}; that of a client of Pulsar is read with pulsarEntries=true'"
+    refused = f"raise_error(concat('a batch entry has format ', {written}, {reported}))"
     return f"if({written} = '{FORMAT_VERSION}', `value`, cast({refused} as binary))"
 
 
@@ -190,9 +190,9 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
     entry_id = places.message_id(view.topic, "`partition`", "`offset`", _end(view), first_chunk)
     of_record = {
         _ENTRY_ID: entry_id,
-        _RECORD_KEY: said.key("`key`"),
-        _REPLICATED_MS: said.number(PUBLISH_TIME),
-        _EVENT_MS: said.number(EVENT_TIME),
+        _RECORD_KEY: header_columns.key("`key`"),
+        _REPLICATED_MS: header_columns.number(PUBLISH_TIME),
+        _EVENT_MS: header_columns.number(EVENT_TIME),
     }
     rows = unpacked(records.selectExpr("*", *(f"{made} as {name}" for name, made in of_record.items())), refused)
     return filters.inside_bounds(rows, view.begun, view.ended)
@@ -226,17 +226,17 @@ def _plain_columns(view: TopicView, *, with_headers: bool) -> dict[str, str]:
         "__batchIndex": "cast(null as int)",
     }
     if with_headers:
-        made |= _header_values() | {"__orderingKey": said.ordering_key("`key`")}
+        made |= _header_values() | {"__orderingKey": header_columns.ordering_key("`key`")}
     return made
 
 
 def _header_values() -> dict[str, str]:
     return {
-        "__eventTime": said.event_time(said.number(EVENT_TIME)),
-        "__messageProperties": said.properties(),
-        "__producerName": said.producer_name(),
-        "__sequenceId": said.sequence_id(),
-        "__schemaVersion": said.schema_version(),
+        "__eventTime": header_columns.event_time(header_columns.number(EVENT_TIME)),
+        "__messageProperties": header_columns.properties(),
+        "__producerName": header_columns.producer_name(),
+        "__sequenceId": header_columns.sequence_id(),
+        "__schemaVersion": header_columns.schema_version(),
     }
 
 
@@ -254,22 +254,25 @@ def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
         "__key": either(_unless_null("keys", "null_keys"), _RECORD_KEY),
         "__topic": places.topic_name(topic, "`partition`"),
         "__messageId": either(message_id_in_batch(_ENTRY_ID, INDEX, SIZE_FIELD), _ENTRY_ID),
-        "__publishTime": said.publish_time(_REPLICATED_MS, "`timestamp`"),
-        "__eventTime": said.event_time(either(_own("event_times"), _EVENT_MS)),
-        "__messageProperties": either(f"coalesce({_own('properties')}, {NO_PROPERTIES})", said.properties()),
-        "__orderingKey": either(_unless_null("ordering_keys", "null_ordering_keys"), said.ordering_key("`key`")),
+        "__publishTime": header_columns.publish_time(_REPLICATED_MS, "`timestamp`"),
+        "__eventTime": header_columns.event_time(either(_own("event_times"), _EVENT_MS)),
+        "__messageProperties": either(f"coalesce({_own('properties')}, {NO_PROPERTIES})", header_columns.properties()),
+        "__orderingKey": either(
+            _unless_null("ordering_keys", "null_ordering_keys"), header_columns.ordering_key("`key`")
+        ),
         "__partition": "`partition`",
         "__offset": "`offset`",
         "__batchIndex": INDEX,
         "__sequenceId": either(
-            f"if({sequence_id} >= 0, {sequence_id}, {said.sequence_id()} + {INDEX})", said.sequence_id()
+            f"if({sequence_id} >= 0, {sequence_id}, {header_columns.sequence_id()} + {INDEX})",
+            header_columns.sequence_id(),
         ),
     }
 
 
 def _whole(value: str, *, put_together: bool) -> str:
     """The value, unless it is a chunk that was not assembled."""
-    alone = f"{said.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else said.has(CHUNK)
+    alone = f"{header_columns.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else header_columns.has(CHUNK)
     refused = (
         "raise_error(concat('the record at partition ', `partition`, ', offset ', `offset`, "
         "' is a chunk of a message, where none was announced: read with chunkedMessages=true'))"

@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION, PayloadFormat
 from pulsar_on_kafka_mapping.wire.column_entries import as_columns_or_none
 from pulsar_on_kafka_spark.base.sql_text import column
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading.sealed_messages import SEALED
 
 RAW: Final = "__raw"
@@ -36,11 +36,11 @@ def in_columns(records: DataFrame) -> DataFrame:
 
     Memory: an executor's Python holds 62 MiB decompressed, and one record.
     """
-    form = f"substring_index({said.text(BATCH)}, ':', 1)"
+    form = f"substring_index({header_columns.text(BATCH)}, ':', 1)"
     marked = records.selectExpr(
         "*", f"if({SEALED} or `value` is null or not {form} in ({_FORMS}), null, {form}) as {RAW}"
     )
-    size = f"coalesce(try_cast(element_at(split({said.text(COMPRESSION)}, ':'), -1) as bigint), 0)"
+    size = f"coalesce(try_cast(element_at(split({header_columns.text(COMPRESSION)}, ':'), -1) as bigint), 0)"
     pads = f"cast(least(greatest({size} div {_BYTES_OF_A_ROW}, 0), {_MAX_ROWS - 1}) as int)"
     padded = marked.selectExpr("*", f"explode(sequence(0, if({RAW} is null, 0, {pads}))) as {_PAD}")
     padded = padded.withColumn("value", F.expr(f"if({_PAD} = 0, `value`, null)"))
@@ -48,8 +48,8 @@ def in_columns(records: DataFrame) -> DataFrame:
     # Were it deterministic, Spark would test the pad before Python's turn, and take the empty rows away.
     made = F.udf(as_columns_or_none, BinaryType(), useArrow=False).asNondeterministic()(
         F.expr(f"if({is_record}, `value`, null)"),
-        F.expr(f"if({is_record}, {said.value(BATCH)}, null)"),
-        F.expr(f"if({is_record}, {said.value(COMPRESSION)}, null)"),
+        F.expr(f"if({is_record}, {header_columns.value(BATCH)}, null)"),
+        F.expr(f"if({is_record}, {header_columns.value(COMPRESSION)}, null)"),
     )
     given = padded.withColumn("__made", made).where(f"{_PAD} = 0")
     kept = [column(name) for name in records.columns if name != "value"]

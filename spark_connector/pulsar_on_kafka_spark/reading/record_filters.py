@@ -19,7 +19,7 @@ from pulsar_on_kafka_spark.base.sql_text import column, text
 from pulsar_on_kafka_spark.base.unsafe_values import arrays, ints, longs, row
 from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
 from pulsar_on_kafka_spark.planning.visibility import TopicView
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 
 ACKED: Final = "__acked"
 """The words of bits of a batch entry's acknowledged messages; null: none is."""
@@ -97,9 +97,9 @@ def without_markers(records: DataFrame) -> DataFrame:
 def readable(records: DataFrame, view: TopicView) -> DataFrame:
     """Records that headers do not exclude: no markers, none of aborted transactions of which a record may still come,
     and none that is to be delivered later."""
-    conditions = [f"not {said.has(MARKER)}"]
+    conditions = [f"not {header_columns.has(MARKER)}"]
     if view.delayed_until_ms is not None:
-        conditions.append(f"coalesce({said.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
+        conditions.append(f"coalesce({header_columns.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
     if any(one.unsealed for one in view.partitions.values()):
         records = without_transactions(records, view)
     return records.where(" and ".join(conditions))
@@ -114,7 +114,7 @@ def without_transactions(records: DataFrame, view: TopicView) -> DataFrame:
 def of_transactions(transactions: Collection[TxnId]) -> str:
     """Whether a record belongs to one of these transactions. Never null."""
     names = ", ".join(sorted(text(txn.to_bytes().decode()) for txn in transactions))
-    return f"coalesce({said.text(TXN)} in ({names}), false)"
+    return f"coalesce({header_columns.text(TXN)} in ({names}), false)"
 
 
 def inside_bounds(

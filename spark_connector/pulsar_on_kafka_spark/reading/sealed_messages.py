@@ -24,7 +24,7 @@ from pulsar_on_kafka_mapping.records.encryption_header import decode_encryption
 from pulsar_on_kafka_mapping.records.record_headers import ENCRYPTION
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.base.sql_text import binary, column, text
-from pulsar_on_kafka_spark.reading import header_columns as said
+from pulsar_on_kafka_spark.reading import header_columns
 
 SEALED: Final = "__sealed"
 """The value is encrypted, and was not opened."""
@@ -65,7 +65,7 @@ def data_keys(records: Sequence[DataFrame], reader: CryptoKeyReader | None) -> D
 
 def opened(spark: SparkSession, records: DataFrame, keys: DataKeys) -> DataFrame:
     """The records with their values in clear where a key fits, and `SEALED`."""
-    sealed = f"({said.has(ENCRYPTION)} and `value` is not null)"
+    sealed = f"({header_columns.has(ENCRYPTION)} and `value` is not null)"
     if not keys:
         return records.selectExpr("*", f"{sealed} as {SEALED}")
     table = spark.createDataFrame(list(keys.items()), "__data_key_of binary, __data_key binary", verifySchema=False)
@@ -82,17 +82,17 @@ def opened(spark: SparkSession, records: DataFrame, keys: DataKeys) -> DataFrame
 
 def refusal(topic: str) -> str:
     """An error, as binary, that names the message."""
-    said = (
+    reported = (
         f"concat({text(f'the message of {topic}, partition ')}, `partition`, ', offset ', `offset`, "
         "' is encrypted and cannot be opened: cryptoKeyReader names the keys; cryptoFailureAction=DISCARD leaves "
         "such messages out, CONSUME gives their bytes as they are')"
     )
-    return f"cast(raise_error({said}) as binary)"
+    return f"cast(raise_error({reported}) as binary)"
 
 
 def _parts() -> tuple[str, str]:
     """A header's beginning and its parameter; null where there is none, or of another form."""
-    header = said.value(ENCRYPTION)
+    header = header_columns.value(ENCRYPTION)
     length = f"octet_length({header})"
     tail = f"substring({header}, {length} - {_TAIL - 1}, {len(_BEFORE_PARAM)})"
     ours = f"{length} > {_TAIL} and {tail} = {binary(_BEFORE_PARAM)}"

@@ -258,8 +258,8 @@ class _Batches:
         """The messages of a batch."""
         views, lives = [], parse_offset(plan.end).topics
         for name, partitions in plan.delivered.items():
-            wanted = self._options.read.subscription
-            topic, subscription = find_both(self._node, name, wanted, Deadline.after(SNAPSHOT_S))
+            required = self._options.read.subscription
+            topic, subscription = find_both(self._node, name, required, Deadline.after(SNAPSHOT_S))
             check_life(topic, subscription, lives[name].life)
             shown = {p: view_of(entries) for p, entries in partitions.items()}
             plain, raw = self._planner.forms.get(name) or (False, self._may_be_raw(topic))
@@ -271,8 +271,8 @@ class _Batches:
 
     def _may_be_raw(self, topic: Topic) -> bool:
         """Whether a batch that was planned before the stream was started may contain raw records."""
-        told = self._options.read.pulsar_entries
-        return producer_statements(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if told is None else told
+        reported = self._options.read.pulsar_entries
+        return producer_statements(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if reported is None else reported
 
     def _acknowledge(self, batch_id: int, done: ByTopic) -> None:
         try:

@@ -230,16 +230,16 @@ class TopicPlanner:
         for name, view in views.items():
             if not view.may_have_chunks:
                 continue
-            wanted: dict[int, BitMap64] = {}
+            required: dict[int, BitMap64] = {}
             for partition, one in view.partitions.items():
                 place = name, partition
                 if place in fresh:
                     at = begun.ends(name).get(partition, one.whole.start)
                     before = visible(one, one.whole.start, at) & pending.get(name, {}).get(partition, _NOTHING)
-                    wanted[partition] = fresh[place] | behind.get(place, _NOTHING) | before
-            known = {p: self._chunks.setdefault((name, p), KnownChunks()) for p in wanted}
-            self._look(view, known, wanted)
-            for partition, offsets in wanted.items():
+                    required[partition] = fresh[place] | behind.get(place, _NOTHING) | before
+            known = {p: self._chunks.setdefault((name, p), KnownChunks()) for p in required}
+            self._look(view, known, required)
+            for partition, offsets in required.items():
                 place = name, partition
                 found[place] = known[partition].together()
                 others = self._incomplete.get(place, _NOTHING) - offsets
@@ -307,9 +307,9 @@ class TopicPlanner:
         for (name, partition), view in _partitions(views):
             start = max(view.whole.start, begun.ends(name).get(partition, view.whole.start))
             end = self._end(view, (name, partition))
-            wanted = _sample(start, end)
+            required = _sample(start, end)
             topic = views[name].topic.kafka_topic
-            for records in self._node.fetcher.read_at(topic, partition, wanted, Deadline.after(SNAPSHOT_S)):
+            for records in self._node.fetcher.read_at(topic, partition, required, Deadline.after(SNAPSHOT_S)):
                 sizes.update(len(each.key() or b"") + len(each.value() or b"") for each in records)
         return sizes
 

@@ -96,8 +96,8 @@ def _plain(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colu
     if info.type is SchemaType.STRING and found.typeName() != "string":
         raise InvalidWriteOption(f"column {name} is {found.simpleString()}, expected text")
     if info.type in PLAIN_TYPES:
-        wanted = plain_spark_type(info.type)
-        column = _fitted(column, found, wanted, name)
+        required = plain_spark_type(info.type)
+        column = _fitted(column, found, required, name)
     return plain_payload(info.type, column)
 
 
@@ -128,22 +128,22 @@ def _record_payload(source: _Source, info: SchemaInfo) -> Column:
     except ValueError as error:
         raise InvalidWriteOption(f"the {info.type.name} schema cannot be written by Spark: {error}") from error
     text = json.dumps(definition)
-    wanted = spark_type(definition) if info.type is SchemaType.JSON else _avro_type(text)
-    record = source.guarded(_record(source, wanted, {field["name"]: field for field in definition["fields"]}))
+    required = spark_type(definition) if info.type is SchemaType.JSON else _avro_type(text)
+    record = source.guarded(_record(source, required, {field["name"]: field for field in definition["fields"]}))
     if info.type is SchemaType.AVRO:
         return to_avro(record, text)
-    return F.to_json(record.cast(as_written(wanted)), {"ignoreNullFields": "false"}).cast("binary")
+    return F.to_json(record.cast(as_written(required)), {"ignoreNullFields": "false"}).cast("binary")
 
 
-def _record(source: _Source, wanted: StructType, fields: Mapping[str, Any]) -> Column:
-    strange = sorted(set(source.types) - set(wanted.names) - source.spare)
+def _record(source: _Source, required: StructType, fields: Mapping[str, Any]) -> Column:
+    strange = sorted(set(source.types) - set(required.names) - source.spare)
     if strange:
         raise InvalidWriteOption(
             f"the schema has no fields for the columns {', '.join(source.path + name for name in strange)}; it has "
-            f"{', '.join(wanted.names)}"
+            f"{', '.join(required.names)}"
         )
     columns = []
-    for field in wanted.fields:
+    for field in required.fields:
         if field.name in source.types:
             column = _fitted(
                 source.field(field.name), source.types[field.name], field.dataType, source.path + field.name
@@ -166,18 +166,18 @@ def _absent(field: Any, kind: DataType, name: str) -> Column:
     return F.lit(None).cast(kind)
 
 
-def _fitted(column: Column, found: DataType, wanted: DataType, name: str) -> Column:
+def _fitted(column: Column, found: DataType, required: DataType, name: str) -> Column:
     """`column` as the wanted type. Raises InvalidWriteOption where a value could be lost."""
-    if found.simpleString() == wanted.simpleString():
+    if found.simpleString() == required.simpleString():
         return column
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
+    if isinstance(found, StructType) and isinstance(required, StructType):
         source = _Source(found, column, name)
-        return source.guarded(_record(source, wanted, {}))
-    if not widens(found, wanted):
+        return source.guarded(_record(source, required, {}))
+    if not widens(found, required):
         raise InvalidWriteOption(
-            f"column {name} is {found.simpleString()}, the schema has {wanted.simpleString()}: cast it if that is so"
+            f"column {name} is {found.simpleString()}, the schema has {required.simpleString()}: cast it if that is so"
         )
-    return column.cast(wanted)
+    return column.cast(required)
 
 
 def _avro_type(definition: str) -> Any:
@@ -185,13 +185,13 @@ def _avro_type(definition: str) -> Any:
     return spark.range(0).select(from_avro(F.lit(None).cast("binary"), definition)).schema.fields[0].dataType
 
 
-def _check_only(rows: DataFrame, wanted: set[str], others: frozenset[str], info: SchemaInfo) -> None:
-    missing = sorted(wanted - set(rows.columns))
-    strange = sorted(set(rows.columns) - wanted - others)
+def _check_only(rows: DataFrame, required: set[str], others: frozenset[str], info: SchemaInfo) -> None:
+    missing = sorted(required - set(rows.columns))
+    strange = sorted(set(rows.columns) - required - others)
     if missing or strange:
         there = f"there is no {', '.join(missing)}" if missing else f"there are also {', '.join(strange)}"
         raise InvalidWriteOption(
-            f"the value of a schema of type {info.type.name} is in {' and '.join(sorted(wanted))}, and {there}"
+            f"the value of a schema of type {info.type.name} is in {' and '.join(sorted(required))}, and {there}"
         )
 
 

@@ -17,31 +17,33 @@ _DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 
-def widens(found: DataType, wanted: DataType) -> bool:
-    """Whether each value of `found` is one of `wanted`."""
-    match found, wanted:
+def widens(found: DataType, required: DataType) -> bool:
+    """Whether each value of `found` is one of `required`."""
+    match found, required:
         case NullType(), _:
             return True
         case ArrayType(), ArrayType():
-            return widens(found.elementType, wanted.elementType)
+            return widens(found.elementType, required.elementType)
         case MapType(), MapType():
-            return widens(found.keyType, wanted.keyType) and widens(found.valueType, wanted.valueType)
+            return widens(found.keyType, required.keyType) and widens(found.valueType, required.valueType)
         case StructType(), StructType():
-            pairs = zip(found.fields, wanted.fields, strict=False)
-            return len(found) == len(wanted) and all(widens(one.dataType, other.dataType) for one, other in pairs)
+            pairs = zip(found.fields, required.fields, strict=False)
+            return len(found) == len(required) and all(widens(one.dataType, other.dataType) for one, other in pairs)
         case AtomicType(), StringType():
             return True
         case _:
-            return _widens_alone(found, wanted)
+            return _widens_alone(found, required)
 
 
-def _widens_alone(found: DataType, wanted: DataType) -> bool:
-    one, other = found.simpleString(), wanted.simpleString()
+def _widens_alone(found: DataType, required: DataType) -> bool:
+    one, other = found.simpleString(), required.simpleString()
     if one == other:
         return True
-    if isinstance(wanted, DecimalType):
+    if isinstance(required, DecimalType):
         digits, places = (found.precision, found.scale) if isinstance(found, DecimalType) else (_DIGITS.get(one), 0)
-        return digits is not None and digits - places <= wanted.precision - wanted.scale and places <= wanted.scale
+        return (
+            digits is not None and digits - places <= required.precision - required.scale and places <= required.scale
+        )
     if isinstance(found, DecimalType):
         return found.scale == 0 and found.precision < _DIGITS.get(other, 0)
     if one in _NUMBERS and other in _NUMBERS:

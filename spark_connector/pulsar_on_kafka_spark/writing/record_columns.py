@@ -158,8 +158,8 @@ def _headers(
         found.append(_where(ordering.isNotNull(), _header(ORDERING_KEY, beside)))
     for name, millis in ((EVENT_TIME, columns.event_time_ms()), (DELIVER_AT, columns.deliver_at_ms())):
         if millis is not None:
-            said = millis.isNotNull() if name == DELIVER_AT else F.coalesce(millis != 0, F.lit(False))
-            found.append(_where(said, _header(name, _decimal(name, millis))))
+            reported = millis.isNotNull() if name == DELIVER_AT else F.coalesce(millis != 0, F.lit(False))
+            found.append(_where(reported, _header(name, _decimal(name, millis))))
     if columns.properties is not None:
         found.append(_properties(F.col(quoted(columns.properties))))
     if not found:

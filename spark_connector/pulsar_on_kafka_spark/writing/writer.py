@@ -89,14 +89,14 @@ class JobAttempts:
         stage = store.lastStageAttempt(number)
         if self._dropped_events() != self._dropped:
             return "Spark dropped events of its scheduler"
-        told = {
+        reported = {
             "attempts before this one": stage.attemptId(),
             "failed tasks": stage.numFailedTasks(),
             "killed tasks": stage.numKilledTasks(),
             "running tasks": stage.numActiveTasks(),
             "tasks too many": stage.numCompleteTasks() - stage.numTasks(),
         }
-        return ", ".join(f"{count} {what}" for what, count in told.items() if count)
+        return ", ".join(f"{count} {what}" for what, count in reported.items() if count)
 
     def _dropped_events(self) -> int:
         counters = self._scheduler.listenerBus().metrics().metricRegistry().getCounters()
@@ -185,18 +185,18 @@ class _Write:
                 membership.leave(Deadline.after(_CALL_S))
 
     def _schema(self, node: Node, topic: Topic) -> SchemaInfo | None:
-        wanted = self._options.schema
-        if isinstance(wanted, Schema):
-            return wanted.schema_info()
-        if isinstance(wanted, SchemaInfo):
-            return wanted
-        if wanted in DERIVED:
+        required = self._options.schema
+        if isinstance(required, Schema):
+            return required.schema_info()
+        if isinstance(required, SchemaInfo):
+            return required
+        if required in DERIVED:
             return derived_schema(
-                self._rows, SchemaType[wanted.upper()], self._columns.not_of_the_value(), topic.name.base.local_name
+                self._rows, SchemaType[required.upper()], self._columns.not_of_the_value(), topic.name.base.local_name
             )
-        if wanted == BYTES:
+        if required == BYTES:
             return None
-        assert wanted == OF_TOPIC  # noqa: S101 - checked with the options
+        assert required == OF_TOPIC  # noqa: S101 - checked with the options
         latest = node.schemas.latest(topic.name, Deadline.after(_CALL_S))
         return None if latest is None else latest.info
 

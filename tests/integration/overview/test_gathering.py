@@ -35,7 +35,7 @@ def gathering(admin: AdminClient) -> Iterator[Gatherer]:
 
 
 def gather(gatherer: Gatherer) -> Overview:
-    return gatherer.gather(Deadline.after(30), asking=12)
+    return gatherer.gather(Deadline.after(30), requesting=12)
 
 
 def found(overview: Overview, topic: str, subscription: str) -> SubscriptionOverview:

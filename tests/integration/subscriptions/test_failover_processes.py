@@ -255,4 +255,4 @@ def test_one_process_alone_says_and_hears_nothing(process: Process, admin: Admin
     leasing = consumers[0]._member._serving.leasing
     assert leasing is not None
     assert nothing_comes(consumers[0])
-    assert (leasing._inbox.applied_upto, leasing.lessee.mark(), leasing.lessee.asking) == (0, 0, False)
+    assert (leasing._inbox.applied_upto, leasing.lessee.mark(), leasing.lessee.requesting) == (0, 0, False)

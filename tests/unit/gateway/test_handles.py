@@ -16,7 +16,7 @@ def test_a_close_while_an_id_opens_gives_the_handle_back_to_its_opener() -> None
     assert handles.get(7) is None
     assert handles.is_busy(7)
     assert handles.give_up(7) is opening
-    assert not opening.is_wanted
+    assert not opening.is_required
     assert handles.is_busy(7)  # until the request has ended nothing else is opened under this id
     assert not handles.opened(opening, "consumer")
     assert 7 not in handles
@@ -67,7 +67,7 @@ def test_after_the_end_of_the_connection_nothing_is_opened() -> None:
     assert handles.opened(handles.begin(2), "open")
     assert handles.end() == ["open"]
     assert not handles.opened(opening, "late")
-    assert not handles.begin(3).is_wanted
+    assert not handles.begin(3).is_required
     assert handles.items() == []
 
 

@@ -130,9 +130,9 @@ class Gatherer:
         """A second call does nothing."""
         self._reader.close()
 
-    def gather(self, deadline: Deadline, *, asking: int = 1) -> Overview:
-        """Makes one pass. `asking`: the limit of requests to Kafka for publish times of old entries; each one halves
-        the uncertainty of their age.
+    def gather(self, deadline: Deadline, *, requesting: int = 1) -> Overview:
+        """Makes one pass. `requesting`: the limit of requests to Kafka for publish times of old entries; each one
+        halves the uncertainty of their age.
 
         A partition without a reply keeps its previous numbers, and the overview shows that.
 
@@ -150,7 +150,7 @@ class Gatherer:
         subscriptions = self._subscriptions(topics)
         answered = self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
         self._see_cursors(subscriptions, began_s, now_ms, deadline)
-        for _ in range(asking):
+        for _ in range(requesting):
             if not self._request_times(subscriptions, now_ms, deadline):
                 break
         made = self._overview(topics, subscriptions, now_ms, answered)
@@ -171,12 +171,12 @@ class Gatherer:
             logs.look(admin, deadline.at_most(_ANSWER_S))
             self._looked_s = began_s
         new = logs.not_begun()
-        asked = deadline.at_most(_ANSWER_S)
-        starts = admin.starts_now(new, asked, NotAuthorized) if new else {}
-        wanted = [*logs.required_ends(), *self._partitions]
-        ends = admin.ends_now(wanted, asked, NotAuthorized)
-        if wanted and not ends:
-            raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} replies")
+        requested = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(new, requested, NotAuthorized) if new else {}
+        required = [*logs.required_ends(), *self._partitions]
+        ends = admin.ends_now(required, requested, NotAuthorized)
+        if required and not ends:
+            raise ConnectFailed(f"none of {counted(len(required), 'partition')} replies")
         logs.read_on(self._reader, ends, starts, deadline)
         return ends
 
@@ -237,10 +237,10 @@ class Gatherer:
         places = [(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)]
         new = [place for place in places if place not in self._partitions]
         admin = self._services.admin
-        ask = places if self._passes % _STARTS_EVERY == 0 else new
-        asked = deadline.at_most(_ANSWER_S)
-        starts = admin.starts_now(ask, asked, NotAuthorized)
-        ends |= admin.ends_now(new, asked, NotAuthorized)
+        request = places if self._passes % _STARTS_EVERY == 0 else new
+        requested = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(request, requested, NotAuthorized)
+        ends |= admin.ends_now(new, requested, NotAuthorized)
         for place in places:
             end = ends.get(place)
             if end is None:
@@ -273,7 +273,7 @@ class Gatherer:
             if known is not None:
                 known.progress.saw(known.seen, now_s, now_ms)
         self._segments.at_hand.clear()
-        self._segments.wanted.clear()
+        self._segments.required.clear()
 
     def _see(
         self,
@@ -351,19 +351,19 @@ class Gatherer:
         """Read what cursors were found to need; whether anything was."""
         at_hand = self._segments.at_hand
         room = max(0, _MAX_SEGMENTS - len(at_hand))
-        wanted = sorted(self._segments.wanted)[:room]
-        self._segments.wanted.clear()
+        requested = sorted(self._segments.required)[:room]
+        self._segments.required.clear()
         name = self._services.log.kafka_name(CURSORS)
 
         def take(number: int, records: list[KafkaRecord]) -> None:
-            at_hand[wanted[number]] = log_record(records[0])
+            at_hand[requested[number]] = log_record(records[0])
 
-        ranges = [OffsetRange(name, partition, offset, offset + 1) for partition, offset in wanted]
-        failed = self._reader.read(ranges, take, deadline) if wanted else {}
-        for number, where in enumerate(wanted):
+        ranges = [OffsetRange(name, partition, offset, offset + 1) for partition, offset in requested]
+        failed = self._reader.read(ranges, take, deadline) if requested else {}
+        for number, where in enumerate(requested):
             if number not in failed or isinstance(failed[number], OffsetOutOfRange):
                 at_hand.setdefault(where, None)
-        return len(failed) < len(wanted)
+        return len(failed) < len(requested)
 
     # Times --------------------------------------------------------------------------------------------------------
 
@@ -375,26 +375,26 @@ class Gatherer:
     ) -> bool:
         """Requests, once for each partition, the publish time of its oldest unacknowledged entry; returns whether Kafka
         replied."""
-        wanted: dict[Place, int] = {}
+        requested: dict[Place, int] = {}
         within_ms = round(EVERY_S * 1000) if self._passes else 1000
         for watched in subscriptions:
             for identity in watched.cursors:
                 place = identity.kafka_topic, identity.partition
                 log, cursor = self._partitions.get(place), self._cursors.get(identity)
-                if log is None or cursor is None or place in wanted:
+                if log is None or cursor is None or place in requested:
                     continue
                 first = max(log.start, cursor.seen.next_unacked)
                 published = log.landmarks.of(first) if first < log.growth.end else None
                 if published is not None:
                     time_ms = time_to_request(published, now_ms, within_ms)
                     if time_ms is not None:
-                        wanted[place] = time_ms
-        if not wanted:
+                        requested[place] = time_ms
+        if not requested:
             return False
-        found = self._services.admin.offsets_at_times(wanted, deadline.at_most(_ANSWER_S), NotAuthorized)
+        found = self._services.admin.offsets_at_times(requested, deadline.at_most(_ANSWER_S), NotAuthorized)
         for place, offset in found.items():
             log = self._partitions[place]
-            log.landmarks.note(wanted[place], log.growth.end if offset is None else offset)
+            log.landmarks.note(requested[place], log.growth.end if offset is None else offset)
         return bool(found)
 
     # Results ------------------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ class Gatherer:
         now_ms: int,
         answered: Collection[Place],
     ) -> partial[Overview]:
-        told = {name: self._topic(topic) for name, topic in sorted(topics.items())}
+        reported = {name: self._topic(topic) for name, topic in sorted(topics.items())}
         namespaces = {
             record.name
             for state in states_of(self._logs.namespaces).values()
@@ -423,7 +423,7 @@ class Gatherer:
             told_before = f"; the numbers of {of_before:,} are of an earlier look" if of_before else ""
             many = counted(len(silent), "partition")
             incomplete.append(f"{many} without a leader now, or that may not be seen{told_before}")
-        letters = {name: topic.entries for name, topic in told.items() if name.endswith(DLQ_SUFFIX)}
+        letters = {name: topic.entries for name, topic in reported.items() if name.endswith(DLQ_SUFFIX)}
         letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
         found = tuple(self._subscription(each, letters) for each in subscriptions)
         tenants = tuple(sorted({name.partition("/")[0] for name in names}))
@@ -431,7 +431,7 @@ class Gatherer:
         def made(took_s: float) -> Overview:
             return Overview(
                 self._services.cluster_id, now_ms, took_s, logs.reads_commits, tenants, tuple(names),
-                tuple(told.values()), found, tuple(incomplete),
+                tuple(reported.values()), found, tuple(incomplete),
             )  # fmt: skip
 
         return partial(made)
@@ -476,9 +476,9 @@ class Gatherer:
             tuple(members),
             sum(letters.get(topic, 0) for topic in _dead_letter_topics(subscription)),
             tuple(
-                told
+                reported
                 for identity in watched.cursors
-                if (told := self._partition(identity, owners.get(identity.partition, ""))) is not None
+                if (reported := self._partition(identity, owners.get(identity.partition, ""))) is not None
             ),
             self._logs.reads_commits,
         )
@@ -513,8 +513,8 @@ class Gatherer:
         )
 
     def _backlog(self, watched: _Watched) -> int:
-        told = [self._partition(identity, "") for identity in watched.cursors]
-        return sum(each.backlog for each in told if each is not None)
+        reported = [self._partition(identity, "") for identity in watched.cursors]
+        return sum(each.backlog for each in reported if each is not None)
 
     def _transactions(self, identity: CursorIdentity) -> set[TxnId]:
         """The transactions that hold acknowledgements of a cursor and have not ended."""

@@ -143,8 +143,8 @@ class FollowedLogs:
     @property
     def complete(self) -> bool:
         """Whether all of these topics existed at the last look-up."""
-        wanted = {where.topic for where in self.logs}
-        return self._there >= (wanted | {OFFSETS_TOPIC} if self.reads_commits else wanted)
+        requested = {where.topic for where in self.logs}
+        return self._there >= (requested | {OFFSETS_TOPIC} if self.reads_commits else requested)
 
     def required_ends(self) -> list[tuple[str, int]]:
         """Partitions whose ends `read_on` needs."""

@@ -30,13 +30,13 @@ class SharedGatherer:
         self._monotonic = monotonic
         self._turn = threading.Lock()
         self._lock = threading.Lock()
-        """The lock of `_askers` alone, which change during a pass."""
-        self._askers: set[object] = set()
+        """The lock of `_callers` alone, which change during a pass."""
+        self._callers: set[object] = set()
         self._gatherer: Gatherer | None = None
         self._seen: tuple[Overview, float] | None = None
 
-    def latest(self, asker: object, deadline: Deadline, *, within_s: float) -> Overview:
-        """An overview whose pass began within the last `within_s`. `asker` is kept until its release.
+    def latest(self, caller: object, deadline: Deadline, *, within_s: float) -> Overview:
+        """An overview whose pass began within the last `within_s`. `caller` is kept until its release.
 
         Raises:
             StoreError: Kafka is not available now.
@@ -45,7 +45,7 @@ class SharedGatherer:
             raise DeadlineExceeded("overview: the pass under way takes too long")
         try:
             with self._lock:
-                self._askers.add(asker)
+                self._callers.add(caller)
             if self._gatherer is None:
                 self._gatherer = self._make(self._services)
             began_s = self._monotonic()
@@ -56,10 +56,10 @@ class SharedGatherer:
             self._end_unless_requested()
             self._turn.release()
 
-    def let_go(self, asker: object, deadline: Deadline) -> None:
+    def let_go(self, caller: object, deadline: Deadline) -> None:
         """Ends with a pass that is under way, for which this waits until the deadline; a second call does nothing."""
         with self._lock:
-            self._askers.discard(asker)
+            self._callers.discard(caller)
         if self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
             try:
                 self._end_unless_requested()
@@ -68,7 +68,7 @@ class SharedGatherer:
 
     def _end_unless_requested(self) -> None:
         with self._lock:
-            if self._askers or self._gatherer is None:
+            if self._callers or self._gatherer is None:
                 return
         gatherer, self._gatherer, self._seen = self._gatherer, None, None
         gatherer.close()

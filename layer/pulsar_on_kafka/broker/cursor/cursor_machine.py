@@ -331,9 +331,9 @@ class CursorState:
 
     def need_ledgers(self, indexes: Iterable[int]) -> None:
         """Bring these ledgers back, where they are away. Raises StoreError."""
-        wanted = [index for index in indexes if self.is_away(index)]
-        if wanted:
-            self._bring_back(*wanted)
+        requested = [index for index in indexes if self.is_away(index)]
+        if requested:
+            self._bring_back(*requested)
 
     def need(self, offsets: Iterable[int]) -> None:
         """Bring the ledgers of these back, where they are away. Raises StoreError, with nothing changed."""

@@ -21,7 +21,7 @@ class SegmentsAtHand(CursorSegments):
 
     def __init__(self, log: StateLog) -> None:
         super().__init__(log)
-        self.wanted: set[tuple[int, int]] = set()
+        self.required: set[tuple[int, int]] = set()
         """Partitions of `cursors`, and offsets."""
         self.at_hand: dict[tuple[int, int], LogRecord | None] = {}
         """The same with what is there; None where nothing is any more."""
@@ -30,15 +30,15 @@ class SegmentsAtHand(CursorSegments):
         """Raises NotAtHand."""
         missing = {(partition, offset) for offset in offsets} - self.at_hand.keys()
         if missing:
-            self.wanted |= missing
+            self.required |= missing
             raise NotAtHand(f"{len(missing)} records of cursors have to be read first")
         found = {offset: self.at_hand[partition, offset] for offset in offsets}
         return {offset: record for offset, record in found.items() if record is not None}
 
     def read_required(self, deadline: Deadline) -> None:
         """Reads all wanted segments. Raises StoreError."""
-        wanted, self.wanted = self.wanted, set()
-        for partition, places in groupby(sorted(wanted), itemgetter(0)):
+        requested, self.required = self.required, set()
+        for partition, places in groupby(sorted(requested), itemgetter(0)):
             offsets = [offset for _, offset in places]
             found = super().records_at(partition, offsets, deadline)
             self.at_hand.update({(partition, offset): found.get(offset) for offset in offsets})

@@ -152,17 +152,17 @@ def newest(own: Candidate | None, elsewhere: Candidate | None, checkpoint: Candi
 
 
 def checkpoint_beside(
-    ask: Callable[[], CommittedOffset | None], own: CommittedOffset | None, elsewhere: CommittedOffset | None
+    request: Callable[[], CommittedOffset | None], own: CommittedOffset | None, elsewhere: CommittedOffset | None
 ) -> CommittedOffset | None:
-    """The checkpoint, which `ask` returns, also where the group has a commit of this product: that may be an older one,
-    which librdkafka resent behind the last one during a handover.
+    """The checkpoint, which `request` returns, also where the group has a commit of this product: that may be an older
+    one, which librdkafka resent behind the last one during a handover.
 
     Raises:
         Corrupt: it cannot be read, and no commit of this product can replace it.
         StoreError: the store does not reply.
     """
     try:
-        return ask()
+        return request()
     except Corrupt as failure:
         if own is None or elsewhere is not None or not own.metadata:
             raise

@@ -127,8 +127,10 @@ class CursorSegments:
         waiting = sorted(ledgers)
         while waiting:
             some, waiting = waiting[:_MAX_IN_ONE_READ], waiting[_MAX_IN_ONE_READ:]
-            wanted = {ref.kafka_offset: _description(identity, ledgers[at]) for at in some for ref in ledgers[at].parts}
-            records = self._read(identity, wanted, "segment", deadline)
+            requested = {
+                ref.kafka_offset: _description(identity, ledgers[at]) for at in some for ref in ledgers[at].parts
+            }
+            records = self._read(identity, requested, "segment", deadline)
             for index in some:
                 yield index, self._joined(identity, ledgers[index], records)
 
@@ -146,13 +148,13 @@ class CursorSegments:
         return Holes(acked, batches)
 
     def _read(
-        self, identity: CursorIdentity, wanted: Mapping[int, str], what: str, deadline: Deadline
+        self, identity: CursorIdentity, requested: Mapping[int, str], what: str, deadline: Deadline
     ) -> Mapping[int, bytes]:
-        """Values by offset; `wanted` names the state that is lost if the record is missing."""
+        """Values by offset; `requested` names the state that is lost if the record is missing."""
         partition = CURSORS.partition_for(identity.topic)
-        records = self.records_at(partition, sorted(wanted), deadline)
+        records = self.records_at(partition, sorted(requested), deadline)
         values = {}
-        for offset, lost in wanted.items():
+        for offset, lost in requested.items():
             record = records.get(offset)
             if record is None or record.value is None:
                 raise Corrupt(

@@ -199,9 +199,9 @@ class CursorStore:
         """Reads ledgers of a save back, in 10 s at most. Its calls raise UnreadableCursor or StoreError."""
 
         def load(indexes: Sequence[int]) -> Iterator[tuple[int, Holes]]:
-            wanted = {index: saved.segments[index] for index in indexes}
+            requested = {index: saved.segments[index] for index in indexes}
             with _unreadable(identity):
-                yield from self._segments.read_ledgers(identity, wanted, Deadline.after(_LOAD_TIMEOUT_S))
+                yield from self._segments.read_ledgers(identity, requested, Deadline.after(_LOAD_TIMEOUT_S))
 
         return load
 
@@ -352,8 +352,8 @@ class CursorStore:
         saved = Holes(BitMap())
         if index in base.segments:
             try:
-                wanted = {index: base.segments[index]}
-                ((_, saved),) = self._segments.read_ledgers(identity, wanted, deadline)
+                requested = {index: base.segments[index]}
+                ((_, saved),) = self._segments.read_ledgers(identity, requested, deadline)
             except StoreError as failure:
                 _log.info("cursor=%s cannot compare with what was saved: %s", identity, failure)
         now = state.holes_of(index)

@@ -253,18 +253,18 @@ class SequenceJournal:
         `living` returns the names of the topic's producers; it is called only where one has no recent snapshot.
         """
         place = str(topic.name)
-        wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
+        requested: dict[int, list[int]] = {partition: [] for partition in partitions}
         alive: Collection[str] | None = None
         for name, known in self._views.query(place, lambda state: state.known(place), deadline).items():
             for partition, noted in self._newest(topic, known).items():
-                if partition not in wanted or noted.snapshot.final:
+                if partition not in requested or noted.snapshot.final:
                     continue
                 if self._is_forgotten(noted):
                     alive = living() if alive is None else alive
                     if name not in alive:
                         continue
-                wanted[partition].append(noted.snapshot.upto)
-        return wanted
+                requested[partition].append(noted.snapshot.upto)
+        return requested
 
     def ends(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, int]:
         return dict(self._admin.end_offsets(topic.kafka_topic, list(partitions), deadline))
@@ -310,7 +310,7 @@ class SequenceJournal:
             Corrupt: a record's headers cannot be read.
             OffsetOutOfRange: the span begins below the log start.
         """
-        wanted = name.encode("utf-8")
+        requested = name.encode("utf-8")
         rules = Fences(fences)
         for batch in self._fetcher.read(topic.kafka_topic, partition, *span, deadline):
             void = set(rules.void_in([record.offset() for record in batch], batch)) if rules else ()
@@ -320,7 +320,7 @@ class SequenceJournal:
                     continue
                 try:
                     headers = headers_of(record)
-                    ids = stored_sequence(headers, wanted)
+                    ids = stored_sequence(headers, requested)
                     in_txn = None if ids is None else in_transaction(headers)
                 except CorruptRecord as failure:
                     raise errors.Corrupt(

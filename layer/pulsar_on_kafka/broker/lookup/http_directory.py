@@ -122,9 +122,11 @@ class HttpDirectory:
             with self._lock:
                 self._waiting.discard(connection)
             connection.close()
-        said: Any = json.loads(body)
+        reported: Any = json.loads(body)
         if response.status != http.client.OK:
-            raise LookupFailed(str(said.get("reason", said)) if isinstance(said, dict) else f"HTTP {response.status}")
-        if not isinstance(said, dict):
-            raise Corrupt(f"{said!r:.200} is no reply of a lookup service")
-        return said
+            raise LookupFailed(
+                str(reported.get("reason", reported)) if isinstance(reported, dict) else f"HTTP {response.status}"
+            )
+        if not isinstance(reported, dict):
+            raise Corrupt(f"{reported!r:.200} is no reply of a lookup service")
+        return reported

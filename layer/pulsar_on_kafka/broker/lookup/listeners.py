@@ -36,27 +36,27 @@ def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:
                 raise errors.InvalidOption(f"listener {name}: a network is written as 10.0.0.0/8: {error}") from error
 
 
-def url_for(cluster: str, address: ClusterAddress, asker: LookupClient) -> str:
+def url_for(cluster: str, address: ClusterAddress, caller: LookupClient) -> str:
     """The service URL for a client: of the named listener; otherwise of the listener with the smallest network that
     contains the client; otherwise the cluster's own. An address of a dual-stack socket counts as its IPv4 address.
 
     Raises:
         LookupFailed: the cluster has no such listener.
     """
-    if asker.listener:
-        named = address.listeners.get(asker.listener)
+    if caller.listener:
+        named = address.listeners.get(caller.listener)
         if named is None:
             known = ", ".join(sorted(address.listeners)) or "none"
-            raise LookupFailed(f"cluster {cluster} has no listener {asker.listener!r:.100}, known are: {known}")
+            raise LookupFailed(f"cluster {cluster} has no listener {caller.listener!r:.100}, known are: {known}")
         return named.service_url
-    asks = _parsed(asker.address)
-    if asks is None:
+    requests = _parsed(caller.address)
+    if requests is None:
         return address.service_url
     near = [
         (network.prefixlen, name)
         for name, listener in address.listeners.items()
         for network in map(ip_network, listener.networks)
-        if network.version == asks.version and asks in network
+        if network.version == requests.version and requests in network
     ]
     if not near:
         return address.service_url

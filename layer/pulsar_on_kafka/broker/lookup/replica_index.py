@@ -83,9 +83,9 @@ class Copies:
             at = upto
         return found
 
-    def _find(self, wanted: list[Life], start: int, end: int, found: dict[Life, int], deadline: Deadline) -> Life:
+    def _find(self, required: list[Life], start: int, end: int, found: dict[Life, int], deadline: Deadline) -> Life:
         """Put into `found` what of these is copied in [start, end), until they are passed; gives how far that came."""
-        asked, furthest = set(wanted), (-1, -1)
+        requested, furthest = set(required), (-1, -1)
         for batch in self._reads.read(self._topic, self._partition, start, end, deadline):
             for record in batch:
                 original = self._original(record)
@@ -93,9 +93,9 @@ class Copies:
                     continue
                 life = original.incarnation, original.kafka_offset
                 furthest = max(furthest, life)
-                if life in asked:
+                if life in requested:
                     found[life] = record.offset()
-                if life >= wanted[-1]:
+                if life >= required[-1]:
                     return furthest
         return furthest
 

@@ -78,8 +78,8 @@ def event_in(value: object) -> DeletionEvent | None:
     """The event in a decoded message; None for any other message."""
     if not isinstance(value, PendingDeleteLedger):
         return None
-    said: Any = value
-    return DeletionEvent(said.topic, said.partition, said.ledger_id, said.ledger_type)
+    reported: Any = value
+    return DeletionEvent(reported.topic, reported.partition, reported.ledger_id, reported.ledger_type)
 
 
 def event_schema() -> AvroSchema:

@@ -58,18 +58,18 @@ def runs(start: int, end: int) -> list[tuple[int, int]]:
 
 def estimate(start: int, end: int, sampled: Sequence[Sampled]) -> Measured:
     """The estimate for the whole stretch from the records of `runs(start, end)`; its offsets may have gaps."""
-    asked = runs(start, end)
+    requested = runs(start, end)
     if not sampled:
         return Measured(0, 0, 0, 0)
-    sums = [0] * len(asked)
+    sums = [0] * len(requested)
     place = 0
     for record in sorted(sampled):
-        while record.offset >= asked[place][1]:
+        while record.offset >= requested[place][1]:
             place += 1
         sums[place] += record.bytes
     times = [record.publish_ms for record in sampled]
     first_ms, last_ms = max(0, min(sampled).publish_ms), max(0, *times)
-    if len(asked) == 1:
+    if len(requested) == 1:
         return Measured(sums[0], 0, first_ms, last_ms)
     entries = end - start
     means = [total / RUN_OFFSETS for total in sums]
@@ -97,13 +97,13 @@ class KafkaDataTopics:
 
     def look(self, state_partitions: Sequence[int], deadline: Deadline) -> None:
         """Take the picture of what lies in these partitions."""
-        wanted = frozenset(state_partitions)
+        requested = frozenset(state_partitions)
         records = [
             record
             for record in self._topics.records.active(deadline)
-            if LEDGERS.partition_for(record.name) in wanted and TopicName.parse(record.name).is_persistent
+            if LEDGERS.partition_for(record.name) in requested and TopicName.parse(record.name).is_persistent
         ]
-        self._seen = {number: [] for number in wanted}
+        self._seen = {number: [] for number in requested}
         for topic in self._living(records, deadline):
             self._seen[LEDGERS.partition_for(topic.name)].append(topic)
 

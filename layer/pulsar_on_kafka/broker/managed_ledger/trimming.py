@@ -150,10 +150,10 @@ def open_trim(
 
 def _before_last(ledger: Ledger, megabytes: int) -> int:
     """The offset behind which there are at least so many megabytes; the ledger's first one where there are not."""
-    least, wanted = _min_bytes(ledger), megabytes * MEGABYTE
-    if wanted == 0:
+    least, requested = _min_bytes(ledger), megabytes * MEGABYTE
+    if requested == 0:
         return ledger.end
-    return ledger.first if least < wanted else ledger.end - -(-ledger.record.entries * wanted // least)
+    return ledger.first if least < requested else ledger.end - -(-ledger.record.entries * requested // least)
 
 
 def _min_bytes(ledger: Ledger) -> int:

@@ -137,7 +137,7 @@ def rights_of(
     """
     sections = (*ROLES[role], *(extra.section for extra in extras))
     name = instance.kafka_topic(topic)
-    wanted: dict[Right, None] = {}
+    requested: dict[Right, None] = {}
     for right in (right for section in sections for right in RIGHTS[section]):
         if "{subscription}" in right.name and not subscription:
             raise ValueError(f"{right.operation} on {right.kind} {right.name} is about a subscription; name it")
@@ -145,10 +145,10 @@ def rights_of(
         made = group_id(name, subscription) if group else right.name.format(
             state=instance.prefix, topic=name, subscription=subscription, namespace=name.rpartition(".")[0]
         )  # fmt: skip
-        wanted[right._replace(name=made)] = None
+        requested[right._replace(name=made)] = None
     if topic.namespace_name != "public/default":
-        wanted[_NAMESPACES._replace(name=_NAMESPACES.name.format(state=instance.prefix))] = None
-    return list(wanted)
+        requested[_NAMESPACES._replace(name=_NAMESPACES.name.format(state=instance.prefix))] = None
+    return list(requested)
 
 
 def command_line(right: Right, principal: str) -> str:

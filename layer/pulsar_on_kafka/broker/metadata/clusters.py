@@ -113,8 +113,8 @@ class Clusters:
     def _change(self, change: Callable[[ClusterRegistry], ClusterRegistry], deadline: Deadline) -> None:
         def changed(current: Versioned | None) -> bytes | None:
             known = _registry(current)
-            wanted = change(known)
-            return None if wanted == known and current is not None else encode_clusters(wanted)
+            requested = change(known)
+            return None if requested == known and current is not None else encode_clusters(requested)
 
         self._entities.update(REGISTRY, changed, deadline)
 

@@ -45,7 +45,7 @@ class IncarnationChecks:
         self._describe = describe
         self.monotonic = monotonic
         self._lock = threading.Lock()
-        self._asking = threading.Lock()
+        self._requesting = threading.Lock()
         self._next: _Look | None = None
 
     def check(self, topic: Topic, deadline: Deadline) -> None:
@@ -65,7 +65,7 @@ class IncarnationChecks:
             raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
 
     def _request(self, look: _Look, deadline: Deadline) -> None:
-        with self._asking:  # others join while the request before is under way
+        with self._requesting:  # others join while the request before is under way
             with self._lock:
                 self._next = None
             try:

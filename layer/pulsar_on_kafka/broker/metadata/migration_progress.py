@@ -140,12 +140,12 @@ class _Steps(Generic[R]):
             raise errors.Refused(f"tenant {tenant} is not {self._not_begun.format(tenant)}")
         return record
 
-    def _update(self, tenant: str, wanted: Callable[[R | None], R | None], deadline: Deadline) -> R:
-        """`wanted` returns the new record; None to keep the present one."""
+    def _update(self, tenant: str, requested: Callable[[R | None], R | None], deadline: Deadline) -> R:
+        """`requested` returns the new record; None to keep the present one."""
 
         def changed(current: Versioned | None) -> bytes | None:
             known = None if current is None else self._decode(current.value)
-            record = wanted(known)
+            record = requested(known)
             return None if record is None or record == known else self._encode(record)
 
         return self._decode(self._entities.update(tenant, changed, deadline).value)
@@ -194,10 +194,10 @@ class Imports(_Steps[ImportRecord]):
         """Records a problem. Raises Refused: another worker has begun since."""
         self._change(mine, replace(mine, problem=problem[:_LONGEST_PROBLEM]), deadline)
 
-    def _change(self, mine: ImportRecord, wanted: ImportRecord, deadline: Deadline) -> ImportRecord:
+    def _change(self, mine: ImportRecord, requested: ImportRecord, deadline: Deadline) -> ImportRecord:
         def changed(known: ImportRecord | None) -> ImportRecord:
             _check(mine, known)
-            return wanted
+            return requested
 
         return self._update(mine.tenant, changed, deadline)
 
@@ -225,14 +225,14 @@ class Migrations(_Steps[MigrationRecord]):
         Raises:
             Refused: not legal now; also when another worker has advanced meanwhile.
         """
-        wanted = after(done, event)
+        requested = after(done, event)
 
         def advanced(known: MigrationRecord | None) -> MigrationRecord:
             here = None if known is None else (known.started_ms, known.step)
-            if here not in ((done.started_ms, done.step), (done.started_ms, wanted.step)):
+            if here not in ((done.started_ms, done.step), (done.started_ms, requested.step)):
                 found = "gone" if known is None else known.step.value
                 raise errors.Refused(f"the migration of tenant {done.tenant} is {found}: another worker has gone on")
-            return wanted
+            return requested
 
         return self._update(done.tenant, advanced, deadline)
 

@@ -309,7 +309,7 @@ class Topics:
             raise errors.AlreadyExists(f"topic {name} exists already")
         self._without_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
-        described = self._settled_description(existing, deadline, lambda told: told is not None)
+        described = self._settled_description(existing, deadline, lambda reported: reported is not None)
         if described is None:
             raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
         partitions = 0 if described.partitions == 1 else described.partitions
@@ -498,7 +498,9 @@ class Topics:
                 kafka_name, former, version, lambda: self._entities.read(str(name), deadline), self._until, deadline
             )
         gone = "" if found is None or found[1].bound else found[1].kafka_topic_id
-        described = self._settled_description(kafka_name, deadline, lambda told: told is None or told.topic_id != gone)
+        described = self._settled_description(
+            kafka_name, deadline, lambda reported: reported is None or reported.topic_id != gone
+        )
         if described is not None:
             if described.partitions > 1 or partitions == 0:
                 partitions = 0 if described.partitions == 1 else described.partitions
@@ -568,7 +570,9 @@ class Topics:
             deadline.check(f"Kafka topic {record.kafka_topic} to appear")
             if not record.bound and state is LifeState.CREATING:
                 self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
-            described = self._settled_description(record.kafka_topic, deadline, lambda told: _is_of(told, record))
+            described = self._settled_description(
+                record.kafka_topic, deadline, lambda reported: _is_of(reported, record)
+            )
             if described is not None and _is_of(described, record):
                 return described
             now = self._entities.read(str(name), deadline)
@@ -595,8 +599,12 @@ class Topics:
         """The present Kafka topic of a created incarnation; None where it was deleted. Partitions are added before that
         is recorded, so a broker that knows fewer has not received them yet."""
 
-        def settled(told: TopicDescription | None) -> bool:
-            if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
+        def settled(reported: TopicDescription | None) -> bool:
+            if (
+                reported is not None
+                and reported.topic_id == record.kafka_topic_id
+                and reported.partitions >= record.partitions
+            ):
                 return True
             now = self._entities.read(record.name, deadline)
             return now is None or not is_life(decode_topic(now.value), record, record.state)
@@ -624,10 +632,10 @@ class Topics:
         return described
 
 
-def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:
+def _is_of(reported: TopicDescription | None, creating: TopicRecord) -> bool:
     """Whether it may be the Kafka topic of a CREATING incarnation, whose record names the one of the incarnation
     before."""
-    return told is not None and told.topic_id != creating.kafka_topic_id
+    return reported is not None and reported.topic_id != creating.kafka_topic_id
 
 
 def _check_no_partition(name: TopicName) -> None:

@@ -113,12 +113,12 @@ class StandIn:
 
     def _look(self) -> float:
         try:
-            wanted = move(self._members(), this_process(), standing=self.standing)
-            if wanted is StandInMove.JOIN and not self._sure:
+            requested = move(self._members(), this_process(), standing=self.standing)
+            if requested is StandInMove.JOIN and not self._sure:
                 self._sure = True
                 return self._chance(SURE_S, 2 * SURE_S)
             self._sure = False
-            if wanted is StandInMove.JOIN and self._may():
+            if requested is StandInMove.JOIN and self._may():
                 self._running = self._begin()
                 _log.info("cluster=%s no service is there: this process does its roles", self._services.cluster_id)
         except NotAuthorized as refused:
@@ -126,7 +126,7 @@ class StandIn:
         except LayerError as failure:
             _log.log(logging.DEBUG if isinstance(failure, Closed) else logging.INFO, "roles: %s", failure)
             return WHILE_S if self.standing else EVERY_S
-        if wanted is StandInMove.LEAVE:
+        if requested is StandInMove.LEAVE:
             self._leave("others have the roles")
         if self._forbidden:
             return FORBIDDEN_S

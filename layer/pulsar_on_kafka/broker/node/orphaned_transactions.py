@@ -86,10 +86,10 @@ class Abandoned:
                     self._held[txn] = _Held(now_s, now_s + HELD_UP_S)
             if self._closed or self._looking is not None:
                 return
-            wanted = [txn for txn, held in self._held.items() if now_s >= held.look_s]
-            if not wanted:
+            requested = [txn for txn, held in self._held.items() if now_s >= held.look_s]
+            if not requested:
                 return
-            self._looking = aside("pok-abandoned-transactions", partial(self._look, wanted))
+            self._looking = aside("pok-abandoned-transactions", partial(self._look, requested))
 
     def close(self, deadline: Deadline) -> None:
         """Look no more; a second call does nothing."""

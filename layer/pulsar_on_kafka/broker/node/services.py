@@ -260,18 +260,18 @@ class Services:
         records = self.topics.records.of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()
-        told: dict[TopicName, ProducerPolicies] = {}
+        reported: dict[TopicName, ProducerPolicies] = {}
         for topic, record in records.items():
             own: Mapping[str, Any] = {} if record is None else record.policies
             exceeded = None if record is None else record.backlog_exceeded
             inherited = theirs[topic.namespace_name]
-            told[topic] = ProducerPolicies(
+            reported[topic] = ProducerPolicies(
                 record.incarnation if record is not None and record.state is LifeState.ACTIVE else None,
                 applied(DEDUPLICATION, own, inherited),
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
                 applied(ENTRY_FORMAT, own, inherited),
             )
-        return told
+        return reported
 
     def applied_to(self, topics: Iterable[TopicName], policy: Policy, deadline: Deadline) -> dict[TopicName, Any]:
         """The effective value of a policy for these topics (without a partition's suffix). Without the right to read

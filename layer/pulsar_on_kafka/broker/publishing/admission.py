@@ -91,7 +91,7 @@ class TopicAdmission:
         self.topic = node.topics.open(name, deadline())
         check_backlog(self.topic, node.clock.now_ms())
 
-    def admit(self, wants: Application) -> Sender:
+    def admit(self, requires: Application) -> Sender:
         """The sender of a producer that was admitted.
 
         Raises:
@@ -99,30 +99,30 @@ class TopicAdmission:
         """
         node, topic = self._node, self.topic
         limits = node.limits.of(topic, self._deadline())
-        wants = wants.within(limits)
+        requires = requires.within(limits)
         if topic.partitioned:
-            wants.kafka(node, limits.batch_bytes).learn_partitions(
+            requires.kafka(node, limits.batch_bytes).learn_partitions(
                 topic.kafka_topic, topic.partitions, self._deadline()
             )
-        made_up = wants.former_name or node.unique_name()
+        made_up = requires.former_name or node.unique_name()
         deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
-        lasting = wants.is_lasting(
+        lasting = requires.is_lasting(
             deduplicated=deduplicated,
             is_fenced=lambda former: node.producers.is_fenced(topic, former, self._deadline()),
         )
-        name = wants.name or made_up
-        claimed = name if lasting or wants.mode is not AccessMode.SHARED else None
-        schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())
-        if wants.needs_headers():
+        name = requires.name or made_up
+        claimed = name if lasting or requires.mode is not AccessMode.SHARED else None
+        schema = outgoing_schema(requires.schema, topic, node.schemas, self._deadline())
+        if requires.needs_headers():
             self._more_than_plain()
         membership = node.producers.join(
             topic,
             claimed,
-            wants.mode,
+            requires.mode,
             self._deadline(),
             partition=self._fixed,
             own_epoch=deduplicated,
-            topic_epoch=wants.topic_epoch,
+            topic_epoch=requires.topic_epoch,
         )
         admitted = Admitted(
             topic=topic,
@@ -130,7 +130,7 @@ class TopicAdmission:
             membership=membership,
             name=name,
             deduplication=Deduplication(topic, name, membership, node.sequences, lasting=lasting),
-            kafka=partial(wants.kafka, node, limits.batch_bytes),
+            kafka=partial(requires.kafka, node, limits.batch_bytes),
             limits=limits,
             more_than_plain=self._more_than_plain,
             routes_keys=partial(node.producers.hashing_schemes.begins, topic),
@@ -139,16 +139,16 @@ class TopicAdmission:
         )
         try:
             node.topics.deletions.await_decision(topic, self._deadline())
-            self._begin_deduplication(admitted, wanted=deduplicated)
-            options = wants.options
-            if wants.chunked:
+            self._begin_deduplication(admitted, requested=deduplicated)
+            options = requires.options
+            if requires.chunked:
                 limit = record_limit(node.admin, topic.kafka_topic, self._deadline())
                 options = replace(options, record_bytes=limit)
             sender = Sender(admitted, schema, options, node.timer)
         except BaseException:
             membership.leave(self._deadline())
             raise
-        self._introduce(sender, membership, wants)
+        self._introduce(sender, membership, requires)
         return sender
 
     def _more_than_plain(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
@@ -159,22 +159,22 @@ class TopicAdmission:
             else:
                 producers.more_than_plain(self.topic, self._deadline(), chunks=chunks, raw=raw)
 
-    def _begin_deduplication(self, admitted: Admitted, *, wanted: bool) -> None:
+    def _begin_deduplication(self, admitted: Admitted, *, requested: bool) -> None:
         deduplication = admitted.deduplication
-        if wanted:
+        if requested:
             deduplication.open(admitted.partitions(self.topic.partitions), self._deadline())
             deduplication.active = True
         else:
             deduplication.end(self._deadline())
 
-    def _introduce(self, sender: Sender, membership: Membership, wants: Application) -> None:
+    def _introduce(self, sender: Sender, membership: Membership, requires: Application) -> None:
         since_ms = self._node.clock.now_ms()
 
         def describe() -> Publisher:
             counts = sender.send_counts()
             return Publisher(
-                sender.name, wants.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-                dict(wants.properties), wants.traffic(),
+                sender.name, requires.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
+                dict(requires.properties), requires.traffic(),
             )  # fmt: skip
 
         membership.introduce(describe)

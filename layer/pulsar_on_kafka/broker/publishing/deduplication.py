@@ -199,8 +199,8 @@ class Deduplication:
     def _decide(self, deadline: Deadline) -> None:
         """Look up what became of transactions, before what is on record of them goes with their records."""
         with self._lock:
-            wanted = {number: list(each.sequences.undecided) for number, each in self._partitions.items()}
-        for number, txns in wanted.items():
+            requested = {number: list(each.sequences.undecided) for number, each in self._partitions.items()}
+        for number, txns in requested.items():
             if txns:
                 outcomes = self._journal.outcomes(self._topic, number, txns, deadline)
                 with self._lock:
@@ -250,11 +250,11 @@ class Deduplication:
                     verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        told = report
+                        reported = report
                         if each is not None:
                             ids = each.sequences.new_in(sequence, _highest(ticket, sequence), txn)
-                            told = partial(self._answered, each, ticket, ids)
-                        produce(topic, value, key, partition, told, alias, timestamp, headers)
+                            reported = partial(self._answered, each, ticket, ids)
+                        produce(topic, value, key, partition, reported, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
                     raise

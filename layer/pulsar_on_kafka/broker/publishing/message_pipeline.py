@@ -40,9 +40,9 @@ class PlainPipeline:
 
     __slots__ = ("encode", "marks", "taken")
 
-    def __init__(self, schema: OutgoingSchema, *, wanted: bool) -> None:
-        """`wanted`: only the schema applies, and only to the payload."""
-        plain = wanted and not schema.shapes
+    def __init__(self, schema: OutgoingSchema, *, requested: bool) -> None:
+        """`requested`: only the schema applies, and only to the payload."""
+        plain = requested and not schema.shapes
         self.taken: type[bytes] | None = bytes if plain and type(schema.schema) is BytesSchema else None
         """Content of this type is the payload."""
         self.encode = schema.schema.encode if plain and self.taken is None else None
@@ -66,7 +66,7 @@ class Steps:
         self._receipts = receipts
         self._limits = outlet.admitted.limits
         plain = receipts is None and routing.router is None and not self._limits.compacted
-        self.plain = PlainPipeline(schema, wanted=plain)
+        self.plain = PlainPipeline(schema, requested=plain)
         self._registered_name = str(outlet.admitted.topic.name.base)
         self._took_part = False
         """Whether the producer sent, or may have sent, in a transaction."""

@@ -123,8 +123,8 @@ class Sender:
             if self._receipts is not None:
                 self._receipts.confirm()
 
-    def close(self, told: Callable[[], None]) -> None:
-        """Waits for messages under way, then refuses further calls. `told` is called when nothing is under way.
+    def close(self, reported: Callable[[], None]) -> None:
+        """Waits for messages under way, then refuses further calls. `reported` is called when nothing is under way.
 
         Raises:
             AlreadyClosed: it was closed before.
@@ -139,7 +139,7 @@ class Sender:
                 if left := self.wait_for_all(Deadline.after(CLOSE_TIMEOUT_S)):
                     raise Timeout(f"producer {self.name}: {left} messages to {self.topic()} are unanswered")
         finally:
-            told()
+            reported()
             self._leave()
 
     def _leave(self) -> None:
@@ -205,8 +205,8 @@ class Sender:
         self.follow_backlog(policies.backlog_exceeded)
         self.follow_deduplication(policies.deduplication, deadline)
 
-    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
-        """Applies the policy's value `wanted`. Called by a policy watch.
+    def follow_deduplication(self, requested: bool, deadline: Deadline) -> None:
+        """Applies the policy's value `requested`. Called by a policy watch.
 
         At the first call with True, messages only begin to pass the `Deduplication`. It judges them from the next call
         on, when no thread is left that numbered a message without it.
@@ -217,13 +217,13 @@ class Sender:
         deduplication = self._admitted.deduplication
         if not self.is_connected():
             return
-        if wanted and not self.outlet.deduplicates:
+        if requested and not self.outlet.deduplicates:
             self.way.use_deduplication()
-        elif wanted and not deduplication.active:
+        elif requested and not deduplication.active:
             deduplication.reopen(self._admitted.partitions(self._routing.partitions), deadline)
             self.outlet.number(self._membership.epoch)
             self.way.set_deduplication(active=True)
-        elif deduplication.active and not wanted:
+        elif deduplication.active and not requested:
             self.way.set_deduplication(active=False)
             deduplication.end(deadline)
         elif deduplication.active:

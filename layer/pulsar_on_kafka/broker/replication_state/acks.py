@@ -116,13 +116,13 @@ def in_both(one: ReplicatedAcks, other: ReplicatedAcks) -> ReplicatedAcks:
     return found
 
 
-def news(says: ReplicatedAcks, known: ReplicatedAcks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
-    """The acknowledgements of `says` in [start, end) that `known` lacks: positions counted from `start`, and sets by
+def news(report: ReplicatedAcks, known: ReplicatedAcks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
+    """The acknowledgements of `report` in [start, end) that `known` lacks: positions counted from `start`, and sets by
     position.
 
     A batch entry of which some messages are known is returned as a set, also where all of them are acknowledged now.
     """
-    acked = says.within(start, end)
+    acked = report.within(start, end)
     if acked:
         acked -= known.within(start, end)
     sets: dict[int, BatchSet] = {}
@@ -130,9 +130,9 @@ def news(says: ReplicatedAcks, known: ReplicatedAcks, start: int, end: int) -> t
         if position - start in acked:
             acked.discard(position - start)
             sets[position] = (messages, (1 << messages) - 1 & ~bits)
-    for position, (messages, bits) in says.batches_within(start, end):
+    for position, (messages, bits) in report.batches_within(start, end):
         new = bits & ~known.batches.get(position, (0, 0))[1]
-        if new and not known.has(position) and not says.has(position):
+        if new and not known.has(position) and not report.has(position):
             sets[position] = (messages, new)
     return acked, sets
 

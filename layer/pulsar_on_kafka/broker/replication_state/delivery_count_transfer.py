@@ -47,11 +47,11 @@ def reported_deliveries(side: SubscriptionSide) -> dict[Origin, Deliveries]:
     return found
 
 
-def merge_deliveries(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
+def merge_deliveries(side: SubscriptionSide, reported: Mapping[Origin, Deliveries]) -> Deliveries | None:
     """The reported state of another side for messages that are here and unacknowledged, by their offsets here; None
     without any. Raises StoreError."""
     found: Deliveries | None = None
-    for origin, each in said.items():
+    for origin, each in reported.items():
         named = BitMap64()
         for offsets in (*each.counts.values(), *each.put_off.values()):
             named |= offsets
@@ -178,12 +178,12 @@ def places_of(side: SubscriptionSide, origin: Origin, originals: Iterable[int]) 
     """The offsets here of messages first published in `origin`, by their offsets there."""
     if origin == side.origin:
         return {original: original for original in originals if original < side.end}
-    wanted = sorted(originals)
+    requested = sorted(originals)
     found: dict[int, int] = {}
-    for run in side.index.runs(origin) if wanted else ():
-        at = bisect_left(wanted, run.there)
-        while at < len(wanted) and wanted[at] < run.there + run.length:
-            found.setdefault(wanted[at], wanted[at] - run.there + run.here)
+    for run in side.index.runs(origin) if requested else ():
+        at = bisect_left(requested, run.there)
+        while at < len(requested) and requested[at] < run.there + run.length:
+            found.setdefault(requested[at], requested[at] - run.there + run.here)
             at += 1
     return found
 

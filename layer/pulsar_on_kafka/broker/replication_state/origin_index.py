@@ -38,16 +38,18 @@ def copied(headers: Headers, partition: int) -> CopiedOriginal | None:
     Raises:
         CorruptRecord: the headers mark it as a copy, and cannot be read.
     """
-    said = copy_headers(headers)
-    if said is None:
+    reported = copy_headers(headers)
+    if reported is None:
         return None
-    offset, _, of_all = said.position.partition(b":")
+    offset, _, of_all = reported.position.partition(b":")
     try:
-        origin, its_partition, epoch = _of_all(said.cluster, of_all)
-        there = int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(said.position)[0]
+        origin, its_partition, epoch = _of_all(reported.cluster, of_all)
+        there = (
+            int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(reported.position)[0]
+        )
     except ValueError as error:
         raise CorruptRecord(
-            f"a copy from {said.cluster!r:.100} names position {said.position!r:.100}: {error}"
+            f"a copy from {reported.cluster!r:.100} names position {reported.position!r:.100}: {error}"
         ) from error
     return CopiedOriginal(origin, there, epoch) if its_partition == partition else None
 

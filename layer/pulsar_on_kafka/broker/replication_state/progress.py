@@ -78,11 +78,11 @@ def _by_origin(side: SubscriptionSide, here: ReplicatedAcks) -> Progress:
     return found
 
 
-def add_report(known: Progress, told: Progress) -> bool:
+def add_report(known: Progress, reported: Progress) -> bool:
     """Adds a report to another side to `known`, so that it is ignored when that side returns it. Returns whether any
     part was new."""
     changed = False
-    for origin, acks in told.items():
+    for origin, acks in reported.items():
         mine = known.setdefault(origin, ReplicatedAcks(BLOCK))
         before = _measure(mine)
         mine.join(acks)
@@ -92,7 +92,7 @@ def add_report(known: Progress, told: Progress) -> bool:
 
 def take_over(
     side: SubscriptionSide,
-    says: Progress,
+    report: Progress,
     known: Progress,
     begins: Mapping[Origin, ReplicatedAcks] = _NOTHING,
     follows: Mapping[Origin, ReplicatedAcks] = _NOTHING,
@@ -103,7 +103,7 @@ def take_over(
     range below the other side's beginning, which acknowledges nothing, except messages that are in `follows`, too.
     """
     found = ReplicatedAcks(side.cursor.deleted.entries_per_ledger)
-    for origin, acks in says.items():
+    for origin, acks in report.items():
         mine = known.setdefault(origin, ReplicatedAcks(BLOCK))
         for run in _runs(side, origin):
             start, end = run.there, run.there + run.length

@@ -93,7 +93,7 @@ class RemoteAcks:
         self._place = (topic, partition, name)
         self._clock = clock
         self._follows = follows
-        self._says: dict[str, _Word] = {}
+        self._reports: dict[str, _Word] = {}
         self._knows: dict[str, _Word] = {}
         self._begins: dict[str, _Word] = {}
         self._looked_s: float | None = None
@@ -129,14 +129,14 @@ class RemoteAcks:
             return [found for found in heads.subjects() if found[0][:3] == self._place]
 
         found = self._log.heads.query(self._place[0], ours, deadline)
-        for words, about in ((self._says, SAYS), (self._knows, KNOWS), (self._begins, BEGINS)):
+        for words, about in ((self._reports, SAYS), (self._knows, KNOWS), (self._begins, BEGINS)):
             at = {subject.cluster: (subject, where) for subject, where in found if subject.about == about}
             for cluster in words.keys() - at.keys():
                 del words[cluster]
             for cluster, (subject, where) in at.items():
                 words.setdefault(cluster, _Word(self._log, subject)).look(where, deadline)
         if sought:
-            self._void = {cluster: self._known_at(cluster) for cluster in self._says}
+            self._void = {cluster: self._known_at(cluster) for cluster in self._reports}
         self._resets = cursor.resets
         self._looked_s = now_s
 
@@ -151,9 +151,9 @@ class RemoteAcks:
         batches: dict[int, BatchSet] = {}
         clusters = [
             c
-            for c in self._says
+            for c in self._reports
             if (c not in self._void or self._known_at(c) != self._void[c])
-            and (c not in self._begins or self._begins[c].life == self._says[c].life)
+            and (c not in self._begins or self._begins[c].life == self._reports[c].life)
         ]
         if not clusters:
             return entries, batches
@@ -162,15 +162,15 @@ class RemoteAcks:
             blocks = {there // BLOCK for there in places}
             begun = {
                 c: self._begins[c].acks(origin, blocks, deadline) if c in self._begins else ReplicatedAcks(BLOCK)
-                for c in self._says
+                for c in self._reports
             }
             follows = reduce(in_both, begun.values()) if self._follows else None
             for cluster in clusters:
-                if origin not in self._says[cluster].origins:
+                if origin not in self._reports[cluster].origins:
                     continue
                 known = self._knows.get(cluster)
                 acked, sets = news(
-                    self._says[cluster].acks(origin, blocks, deadline),
+                    self._reports[cluster].acks(origin, blocks, deadline),
                     known.acks(origin, blocks, deadline) if known is not None else ReplicatedAcks(BLOCK),
                     start,
                     end,
@@ -186,17 +186,17 @@ class RemoteAcks:
     def _by_origin(self, offsets: Sequence[int], records: Sequence[Any]) -> dict[Origin, dict[int, int]]:
         """Offsets here by offsets there. Finding copies costs one header per record; topics without copies are skipped,
         except where others report messages that were published here."""
-        wanted = {origin for word in self._says.values() for origin in word.origins}
+        requested = {origin for word in self._reports.values() for origin in word.origins}
         found: dict[Origin, dict[int, int]] = {}
-        elsewhere = wanted - {self._origin}
+        elsewhere = requested - {self._origin}
         for offset, record in zip(offsets, records, strict=True):
             try:
                 copy = copied(headers_of(record), self._place[1]) if elsewhere else None
             except CorruptRecord:
                 continue  # the delivery reports the error
             if copy is None:
-                if self._origin in wanted:
+                if self._origin in requested:
                     found.setdefault(self._origin, {})[offset] = offset
-            elif copy.origin in wanted:
+            elif copy.origin in requested:
                 found.setdefault(copy.origin, {}).setdefault(copy.there, offset)  # a second copy is void
         return found

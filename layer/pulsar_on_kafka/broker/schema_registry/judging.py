@@ -147,14 +147,14 @@ def compatibility(
     """The result of `check_compatibility` beside the live versions that count, which are looked at one by one, newest
     first. Of a reader under ALWAYS_INCOMPATIBLE these are all. Source: SchemaRegistryServiceImpl's
     checkConsumerCompatibility."""
-    asked: tuple[SchemaEntry, ...] = ()
+    requested: tuple[SchemaEntry, ...] = ()
     if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
         every = strategy.is_transitive or (of_reader and strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE)
-        asked = history.live[::-1] if every else history.live[-1:]
-    if not asked:
+        requested = history.live[::-1] if every else history.live[-1:]
+    if not requested:
         return check_compatibility(info, [], strategy, checkers=checkers)
     found: list[Incompatibility] = []
-    for stored in load(asked):
+    for stored in load(requested):
         one = check_compatibility(info, [stored.info], strategy, first_version=stored.version.number, checkers=checkers)
         found += one.incompatibilities
     return CompatibilityResult(tuple(found))

@@ -290,18 +290,18 @@ class TransactionClient:
             NotAuthorized, NotAuthenticated: a right or credentials are missing.
         """
         failure: LayerError = TransactionCoordinatorNotFound("there is no coordinator of transactions")
-        asked: set[int] = set()
+        requested: set[int] = set()
         while True:
             # Evaluated in each round: this process may have become the owner of a coordinator while another was being
             # tried.
-            coordinator = next((each for each in self._access.candidates() if each not in asked), None)
+            coordinator = next((each for each in self._access.candidates() if each not in requested), None)
             if coordinator is None:
                 if isinstance(failure, TooManyTransactions):
                     raise failure
-                asked.clear()
+                requested.clear()
                 self._wait(min(_RETRY_INTERVAL_S, deadline.remaining_s()))
             else:
-                asked.add(coordinator)
+                requested.add(coordinator)
                 try:
                     return self.begun_by(coordinator, timeout_ms, deadline.at_most(_A_COORDINATOR_S))
                 except (NotAuthenticated, NotAuthorized):

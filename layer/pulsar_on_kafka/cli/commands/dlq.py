@@ -83,9 +83,9 @@ class LetterSelection:
 
     def check_found(self, letters: int) -> None:
         """Raises CommandFailed: some of the ids are those of no letter that is left."""
-        wanted = len(set(self.ids or ()))
-        if letters < wanted:
-            raise CommandFailed(f"{counted(wanted - letters, 'id')} of {wanted:,} named no remaining letter")
+        requested = len(set(self.ids or ()))
+        if letters < requested:
+            raise CommandFailed(f"{counted(requested - letters, 'id')} of {requested:,} named no remaining letter")
 
 
 @command(app, "list")
@@ -199,12 +199,12 @@ def drop(
     yes: YesOption = False,
 ) -> None:
     """Drop letters: they are no longer shown and can no longer be put back."""
-    wanted = chosen.filter()
-    there = admin.count_dead_letters(topic, wanted, most=count)
+    requested = chosen.filter()
+    there = admin.count_dead_letters(topic, requested, most=count)
     if there:
         confirm(f"drop {counted(there, 'dead letter')} of {printable(topic)}", yes)
     with stop_on_signals(interruptible=True) as stop, progress_bar("dropping", there, shown=True) as advance:
-        done = admin.drop_dead_letters(topic, wanted, count=there, told=advance, stop=stop.is_set) if there else 0
+        done = admin.drop_dead_letters(topic, requested, count=there, told=advance, stop=stop.is_set) if there else 0
     show_result(settings, f"{counted(done, 'letter')} dropped", {"dropped": done})
     if stop.is_set():
         raise CommandInterrupted(f"interrupted; {counted(done, 'letter')} dropped")
@@ -248,9 +248,9 @@ def _lines(letter: DeadLetter) -> list[str]:
         "key": message.key,
         "properties": ",".join(f"{name}={value}" for name, value in letter.properties.items()),
     }
-    told = [f"  {name:<12}  {printable(value)}" for name, value in pairs.items() if value]
+    reported = [f"  {name:<12}  {printable(value)}" for name, value in pairs.items() if value]
     first = f"{message_id_text(message.message_id)}  {time_text(message.publish_time_ms)}"
-    return [first, *told, f"  {'value':<12}  {value_text(message)}"]
+    return [first, *reported, f"  {'value':<12}  {value_text(message)}"]
 
 
 def _short(topic: str) -> str:

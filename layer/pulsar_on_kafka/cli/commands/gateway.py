@@ -39,8 +39,8 @@ def gateway(
         admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
         gateway_of(admin, listening, stop_timeout) as (url, rest),
     ):
-        told = {"serving": settings.url, "url": url, "rest": rest}
-        show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", told)
+        reported = {"serving": settings.url, "url": url, "rest": rest}
+        show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", reported)
         notify_systemd("READY=1", f"STATUS=serving {url}")
         stop.wait()
         notify_systemd("STOPPING=1")

@@ -57,8 +57,8 @@ def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = Fal
         done = 0
         if there:
             confirm(f"request {counted(there, 'deletion')} again that were given up", yes)
-            with progress_bar("requesting again", there, shown=not settings.json) as told:
-                done = replay(client, there, told)
+            with progress_bar("requesting again", there, shown=not settings.json) as reported:
+                done = replay(client, there, reported)
         show_result(settings, f"requested {counted(done, 'deletion')} again", {"replayed": done})
 
 
@@ -123,8 +123,8 @@ def show(
 def rebuild(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
     """Write the lists of all topics anew from what Kafka has."""
     confirm("write the lists of ledgers of all topics anew, measuring every ledger again", yes)
-    with progress_towards("partitions of ledgers", shown=not settings.json) as told:
-        written = admin.rebuild_ledgers(told)
+    with progress_towards("partitions of ledgers", shown=not settings.json) as reported:
+        written = admin.rebuild_ledgers(reported)
     show_result(settings, f"rebuilt {counted(written, 'ledger')}", {"rebuilt": written})
 
 

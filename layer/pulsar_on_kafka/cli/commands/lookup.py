@@ -110,17 +110,17 @@ def state(
         write_json(found)
         return
     show_pairs({name: found[name] or "-" for name in ("topic", "tenant", "state", "cluster", "target")})
-    for cluster, told in found["clusters"].items():
-        if "failure" in told:
-            write_line(f"{cluster}: {told['failure']}")
+    for cluster, reported in found["clusters"].items():
+        if "failure" in reported:
+            write_line(f"{cluster}: {reported['failure']}")
             continue
-        ends = {each["partition"]: each for each in told["partitions"]}
+        ends = {each["partition"]: each for each in reported["partitions"]}
         rows = [
             (
                 cluster, name, each["partition"], ends[each["partition"]]["start"], ends[each["partition"]]["end"],
                 each["mark_delete"], each["backlog"], each["owner"] or "-", each["served"],
             )
-            for name, cursors in told["subscriptions"].items()
+            for name, cursors in reported["subscriptions"].items()
             for each in cursors["partitions"]
         ]  # fmt: skip
         rows = rows or [

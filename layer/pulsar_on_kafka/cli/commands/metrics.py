@@ -30,14 +30,14 @@ def metrics(
     ] = None,
 ) -> None:
     """Print the metrics of every topic and subscription, for Prometheus (docs/metrics.md)."""
-    wanted = frozenset(str(TopicName.parse(each).base) for each in topics or ())
-    with gathering(admin, None, None if wanted else namespace) as gather:
+    requested = frozenset(str(TopicName.parse(each).base) for each in topics or ())
+    with gathering(admin, None, None if requested else namespace) as gather:
 
         def look() -> tuple[bytes, list[str]]:
             """The page, and which topics are not there."""
             seen = gather()
-            missing = sorted(wanted - {each.topic for each in seen.topics})
-            text = page_of(seen.of(topics=wanted) if wanted else seen).text
+            missing = sorted(requested - {each.topic for each in seen.topics})
+            text = page_of(seen.of(topics=requested) if requested else seen).text
             return text, [f"topic {printable(name)} does not exist" for name in missing]
 
         if port is not None:

@@ -133,9 +133,9 @@ def serve(
                 admin = _connected(settings, health, site, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
-                    asking = None if site is None else _console_admin(settings)
-                    if site is not None and asking is not None:
-                        site.connect(asking, gatherer)
+                    requesting = None if site is None else _console_admin(settings)
+                    if site is not None and requesting is not None:
+                        site.connect(requesting, gatherer)
                     admin.node.transactions.limits = limits
                     try:
                         begin = partial(RunningRoles, admin.node, roles, SERVICE, secrets, gatherer)
@@ -143,7 +143,7 @@ def serve(
                     finally:
                         if site is not None:
                             site.close(Deadline.after(_CONSOLE_ENDING_S))
-                        _close(*(each for each in (asking, admin) if each is not None))
+                        _close(*(each for each in (requesting, admin) if each is not None))
         finally:
             server.close()
 
@@ -277,7 +277,7 @@ def _report_health(health: ServiceHealth, settings: Settings, roles: set[RoleNam
     """Logs the beginning of serving, the reason of interruptions, and their end, until the stop."""
     names = sorted(role.value for role in roles)
     patience = Deadline.after(_PATIENCE_S)
-    served, said = False, tuple[str, ...]()
+    served, reported = False, tuple[str, ...]()
     while not stop.wait(_LOOK_S if served else _LOOK_FIRST_S):
         reasons = tuple(health.ready().reasons)
         kinds = tuple(reason.partition(":")[0] for reason in reasons)  # librdkafka's words differ each time
@@ -285,7 +285,7 @@ def _report_health(health: ServiceHealth, settings: Settings, roles: set[RoleNam
             result = {"serving": settings.url, "duties": names}
             show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
             notify_systemd("READY=1", f"STATUS=serving {', '.join(names)}")
-        elif kinds != said and (served or patience.passed()):
+        elif kinds != reported and (served or patience.passed()):
             if reasons:
                 _log.warning("not ready: %s", "; ".join(reasons))
             else:
@@ -293,4 +293,4 @@ def _report_health(health: ServiceHealth, settings: Settings, roles: set[RoleNam
             notify_systemd(f"STATUS={f'not ready: {reasons[0]}' if reasons else 'ready again'}")
         else:
             continue
-        served, said = served or not reasons, kinds
+        served, reported = served or not reasons, kinds

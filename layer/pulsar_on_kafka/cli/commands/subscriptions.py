@@ -225,8 +225,8 @@ def show(
         for line in drawn(cursor, width):
             write_line(line)
         write_line("")
-    for told in [] if stats is None else suspects_text(stats):
-        write_line(told)
+    for reported in [] if stats is None else suspects_text(stats):
+        write_line(reported)
     write_line(LEGEND)
     write_line("")
     show_costs(cursors)
@@ -268,11 +268,11 @@ def reset(
     """Set a subscription to a place, live consumers with it. What was acknowledged on it is forgotten."""
     _place(moment, message_id, lambda: 0)  # what cannot be read is refused before the cluster is reached
     with admin_of(settings) as admin:
-        timestamp_ms, wanted, place = _place(moment, message_id, admin.node.clock.now_ms)
+        timestamp_ms, requested, place = _place(moment, message_id, admin.node.clock.now_ms)
         stats = admin.subscription_stats(topic, subscription)
         lost = admin.unreadable_cursors(topic, subscription)
         confirm(f"set {_description(stats)} to {place}{_lost(lost)}", yes)
-        admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=wanted)
+        admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=requested)
         _show_backlog(settings, admin, stats, f"set to {place}", {"reset_to": place})
 
 
@@ -339,10 +339,10 @@ def _place(
         if moment is not None:
             timestamp_ms = parse_time(moment, now_ms())
             return timestamp_ms, None, time_text(timestamp_ms)
-        wanted = parse_message_id(message_id or "")
+        requested = parse_message_id(message_id or "")
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--message-id" if moment is None else "--time") from error
-    return None, wanted, message_id_text(wanted)
+    return None, requested, message_id_text(requested)
 
 
 def suspects_text(stats: SubscriptionStats) -> list[str]:

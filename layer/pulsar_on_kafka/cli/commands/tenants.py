@@ -52,11 +52,13 @@ def assign(
     if before is not None and before.cluster != cluster:
         confirm(f"send clients of tenant {tenant}, which {described(before)}, to cluster {cluster}", yes)
     admin.assign_tenant(tenant, cluster)
-    said = f"tenant {tenant} is on cluster {cluster}"
+    reported = f"tenant {tenant} is on cluster {cluster}"
     if before is not None:
-        said += ", as it was before" if before.cluster == cluster else f"; before it was on cluster {before.cluster}"
+        reported += (
+            ", as it was before" if before.cluster == cluster else f"; before it was on cluster {before.cluster}"
+        )
     was = None if before is None else before.cluster
-    show_result(settings, said, {"tenant": tenant, "cluster": cluster, "before": was})
+    show_result(settings, reported, {"tenant": tenant, "cluster": cluster, "before": was})
 
 
 @command(app, "remove")

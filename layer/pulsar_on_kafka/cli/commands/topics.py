@@ -183,10 +183,10 @@ def bind(
     """Give an existing Kafka topic a Pulsar name; its data and its configuration stay as they are."""
     forbids = admin.bind_topic(topic, kafka_topic)
     bound = _full_name(topic)
-    said = f"; {forbids}" if forbids else ""
+    reported = f"; {forbids}" if forbids else ""
     show_result(
         settings,
-        f"bound {bound} to {kafka_topic}{said}",
+        f"bound {bound} to {kafka_topic}{reported}",
         {"bound": bound, "kafka_topic": kafka_topic, "forbids": forbids},
     )
 

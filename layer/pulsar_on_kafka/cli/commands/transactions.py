@@ -164,8 +164,8 @@ def list_transactions(
     """List transactions that are not finished, the oldest first."""
     finished = finished or status in ("committed", "aborted")
     found = admin.list_transactions(coordinator, finished=finished)
-    wanted = [each for each in found if status is None or each.status.value == status.upper()]
-    _show_infos(settings, wanted, admin.node.clock.now_ms())
+    requested = [each for each in found if status is None or each.status.value == status.upper()]
+    _show_infos(settings, requested, admin.node.clock.now_ms())
 
 
 @command(app, "slow")

@@ -250,12 +250,12 @@ def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, 
             f"cleanup.policy of {kafka_name} is {cleanup}, not {topic.cleanup.value}",
             _alter(kafka_name, "cleanup.policy", topic.cleanup.value),
         )
-    largest, wanted = configs.get("max.message.bytes", ""), topic.configs["max.message.bytes"]
-    if largest.isdigit() and int(largest) < int(wanted):
+    largest, requested = configs.get("max.message.bytes", ""), topic.configs["max.message.bytes"]
+    if largest.isdigit() and int(largest) < int(requested):
         return warn(
             check,
-            f"max.message.bytes of {kafka_name} is {largest}, as an earlier version made it, not {wanted}",
-            _alter(kafka_name, "max.message.bytes", wanted),
+            f"max.message.bytes of {kafka_name} is {largest}, as an earlier version made it, not {requested}",
+            _alter(kafka_name, "max.message.bytes", requested),
         )
     for option, why in _PROMISES.items():
         value, needed = configs.get(option), topic.configs.get(option)
@@ -344,7 +344,7 @@ def _missing(
 ) -> list[str]:
     return [
         f"{operation} on topic {kafka_name}"
-        for kafka_name, operations in ((instance.state_topic(topic), wanted) for topic, wanted in needed.items())
+        for kafka_name, operations in ((instance.state_topic(topic), requested) for topic, requested in needed.items())
         for operation in sorted(operations)
         if kafka_name in allowed and operation not in allowed[kafka_name]
     ]

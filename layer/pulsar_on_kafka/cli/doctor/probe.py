@@ -78,11 +78,11 @@ def _use(settings: KafkaSettings, admin: KafkaAdmin, name: str) -> Iterator[Doct
         return
     finally:
         _delete_group(admin, name)
-    told = f"joined in {joined_ms} ms, committed {MAX_METADATA_CHARS} bytes of metadata"
+    reported = f"joined in {joined_ms} ms, committed {MAX_METADATA_CHARS} bytes of metadata"
     if joined_ms > _SLOW_JOIN_MS:
-        yield warn("join a group and commit", told, "see group.initial.rebalance.delay.ms")
+        yield warn("join a group and commit", reported, "see group.initial.rebalance.delay.ms")
     else:
-        yield ok("join a group and commit", told)
+        yield ok("join a group and commit", reported)
 
 
 def judge_clock(sent: Sent, stamped_ms: int) -> DoctorFinding:
@@ -159,8 +159,8 @@ def _delete(admin: KafkaAdmin, topic: str) -> DoctorFinding:
     try:
         admin.delete_topic(topic, Deadline.after(STEP_S))
     except errors.LayerError as failure:
-        told = advice(failure, "grant Delete on topics")
-        return warn("delete a topic", one_line(failure), f"{told}; {topic} is left behind")
+        reported = advice(failure, "grant Delete on topics")
+        return warn("delete a topic", one_line(failure), f"{reported}; {topic} is left behind")
     return ok("delete a topic", topic)
 
 

@@ -106,24 +106,24 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
     for each in found:
         what = "key" if each.is_key else "value"
         place = f"{each.kafka_name}-{each.partition} offset {each.offset}"
-        said = f"the {what} at {place} cannot be read: {each.reason}"
+        reported = f"the {what} at {place} cannot be read: {each.reason}"
         if tombstone:
-            yield ok(f"state of {each.topic.name}", f"tombstone written: {said}")
+            yield ok(f"state of {each.topic.name}", f"tombstone written: {reported}")
         elif each.is_key:
-            yield warn(f"state of {each.topic.name}", said, "it is not needed: pok doctor --state --tombstone")
+            yield warn(f"state of {each.topic.name}", reported, "it is not needed: pok doctor --state --tombstone")
         else:
             yield fail(
                 f"state of {each.topic.name}",
-                f"{said}; it is under {each.key[:_SHOWN_BYTES]!r}",
+                f"{reported}; it is under {each.key[:_SHOWN_BYTES]!r}",
                 "its entity cannot be used; a newer version may have written it, else its content is lost: "
                 "pok doctor --state --tombstone makes it as if it had never been there",
             )
     if not found:
         yield ok("state records", "all can be read")
-    told = (
+    report = (
         f"{name} {number if number >= 0 else 'none'} ({count:,})" for (name, number), count in sorted(formats.items())
     )
-    yield ok("state formats", ", ".join(told) or "no records")
+    yield ok("state formats", ", ".join(report) or "no records")
 
 
 def _unreadable(

@@ -187,7 +187,7 @@ def _cluster_of(home: AdminClient, tenant: str) -> str:
 
 
 def _show(settings: Settings, record: MigrationRecord) -> None:
-    said = {
+    reported = {
         "tenant": record.tenant,
         "from": record.source,
         "to": record.target,
@@ -195,7 +195,7 @@ def _show(settings: Settings, record: MigrationRecord) -> None:
         "started_ms": record.started_ms,
         "problem": record.problem,
     }
-    show_one(settings, said, {name: value or "-" for name, value in said.items()})
+    show_one(settings, reported, {name: value or "-" for name, value in reported.items()})
 
 
 def _show_report(settings: Settings, report: MigrationReport) -> None:

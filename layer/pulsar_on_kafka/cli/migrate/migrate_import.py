@@ -173,7 +173,7 @@ def _origin(here: AdminClient, pulsar: PulsarAdmin, name: str | None) -> str:
 
 
 def _show(settings: Settings, record: ImportRecord, upto: list[ImportedUpTo]) -> None:
-    said = {
+    reported = {
         "tenant": record.tenant,
         "from": record.origin,
         "service_url": record.service_url,
@@ -187,9 +187,9 @@ def _show(settings: Settings, record: ImportRecord, upto: list[ImportedUpTo]) ->
             {"topic": each.topic, "partition": each.partition, "position": _text(each), "final": each.final}
             for each in upto
         ]
-        write_json({**said, "partitions": partitions} if upto else said)
+        write_json({**reported, "partitions": partitions} if upto else reported)
         return
-    show_pairs({name: value or "-" for name, value in said.items()})
+    show_pairs({name: value or "-" for name, value in reported.items()})
     if upto:
         rows = [[each.topic, each.partition, _text(each), "yes" if each.final else "no"] for each in upto]
         show_table(["topic", "partition", "imported up to", "ended in order"], rows)

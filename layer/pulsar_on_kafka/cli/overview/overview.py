@@ -74,7 +74,7 @@ def gathering(admin: AdminClient, tenant: str | None, namespace: str | None) -> 
     gatherer = Gatherer(admin.node)
 
     def gather() -> Overview:
-        seen = gatherer.gather(Deadline.after(PASS_S), asking=_ASKING)
+        seen = gatherer.gather(Deadline.after(PASS_S), requesting=_ASKING)
         if tenant is not None and tenant not in seen.tenants:
             raise CommandFailed(f"tenant {printable(tenant)} does not exist; there are {', '.join(seen.tenants)}")
         if namespace is not None and namespace not in seen.namespaces:

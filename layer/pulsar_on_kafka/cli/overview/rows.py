@@ -33,22 +33,22 @@ def cells(row: SubscriptionOverview, now_ms: int, *, by_commits: bool) -> tuple[
 
 def remarks(row: SubscriptionOverview, now_ms: int) -> str:
     """Remarks on a subscription, the gravest first."""
-    said = []
+    reported = []
     if row.unreadable:
-        said.append(f"unreadable: {counted(row.unreadable, 'partition')}")
+        reported.append(f"unreadable: {counted(row.unreadable, 'partition')}")
     if row.idle_since_ms is not None and now_ms - row.idle_since_ms >= STUCK_MS:
         what = "no consumer" if row.unconsumed else "stuck"
-        said.append(f"{what} {age_text(now_ms - row.idle_since_ms)}")
+        reported.append(f"{what} {age_text(now_ms - row.idle_since_ms)}")
     for count, word in (
         (row.dead_letters, "dead letter"),
         (row.suspects, "suspect"),
         (row.open_transactions, "transaction"),
     ):
         if count:
-            said.append(counted(count, word))
+            reported.append(counted(count, word))
     if not row.durable:
-        said.append("not durable")
-    return ", ".join(said)
+        reported.append("not durable")
+    return ", ".join(reported)
 
 
 def short_name(topic: str) -> str:
@@ -102,16 +102,16 @@ def totals_text(overview: Overview) -> tuple[str, str]:
 
 def caveats(overview: Overview) -> list[str]:
     """The gaps of the numbers, in lines."""
-    said = []
+    reported = []
     if not overview.by_commits:
-        said.append(
+        reported.append(
             "cursors are up to a minute old, and owners are not known: this user may not read __consumer_offsets"
         )
     if overview.incomplete:
-        said.append(f"incomplete: {'; '.join(overview.incomplete[:3])}")
+        reported.append(f"incomplete: {'; '.join(overview.incomplete[:3])}")
         more = len(overview.incomplete) - 3
-        said += [f"and {more} more, --output json has all"] if more > 0 else []
-    return said
+        reported += [f"and {more} more, --output json has all"] if more > 0 else []
+    return reported
 
 
 def as_json(overview: Overview) -> dict[str, Any]:
@@ -157,5 +157,5 @@ def _partition(found: PartitionOverview) -> dict[str, Any]:
 
 
 def _times(found: SubscriptionOverview | PartitionOverview) -> dict[str, str | None]:
-    told = {"oldest": found.oldest_ms, "stuck_since": found.idle_since_ms, "saved": found.saved_ms or None}
-    return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in told.items()}
+    reported = {"oldest": found.oldest_ms, "stuck_since": found.idle_since_ms, "saved": found.saved_ms or None}
+    return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in reported.items()}

@@ -107,8 +107,8 @@ def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> Rende
     table.columns[0].ratio, table.columns[-1].ratio = 3, 2
     room = (width - _NUMBERS_WIDTH) * 3 // 5
     for at in view.window(rows, lines):
-        told = cells(rows[at], seen.gathered_ms, by_commits=seen.by_commits)
-        row = [compact(cell) if isinstance(cell, int) else str(cell) for cell in told]
+        reported = cells(rows[at], seen.gathered_ms, by_commits=seen.by_commits)
+        row = [compact(cell) if isinstance(cell, int) else str(cell) for cell in reported]
         row[0] = end_of(row[0], room)
         table.add_row(*map(Text, row), style="reverse" if at == view.place(rows) else "")
     table.expand = True
@@ -121,8 +121,8 @@ def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> Rende
 
 def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, width: int) -> RenderableType:
     """One subscription: read now, with the replies of its consumers."""
-    wanted = topic, subscription
-    row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == wanted), None)
+    requested = topic, subscription
+    row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == requested), None)
     if row is None:
         return Group(_line(f"{subscription} of {topic} is gone"), _line(MOVES))
     parts: list[RenderableType] = [
@@ -137,12 +137,12 @@ def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, widt
 
 
 def _facts(row: SubscriptionOverview, now_ms: int) -> str:
-    said = [f"backlog {row.backlog:,}", f"{row.holes:,} holes", f"{row.dead_letters:,} dead letters"]
+    reported = [f"backlog {row.backlog:,}", f"{row.holes:,} holes", f"{row.dead_letters:,} dead letters"]
     if row.oldest_ms is not None:
-        said.append(f"oldest {age_text(now_ms - row.oldest_ms)}")
+        reported.append(f"oldest {age_text(now_ms - row.oldest_ms)}")
     if row.idle_since_ms is not None:
-        said.append(f"nothing acknowledged for {age_text(now_ms - row.idle_since_ms)}")
-    return ", ".join(said)
+        reported.append(f"nothing acknowledged for {age_text(now_ms - row.idle_since_ms)}")
+    return ", ".join(reported)
 
 
 def _cursors(admin: AdminClient, row: SubscriptionOverview, width: int) -> Iterator[RenderableType]:
@@ -152,8 +152,8 @@ def _cursors(admin: AdminClient, row: SubscriptionOverview, width: int) -> Itera
         yield from map(_line, drawn(cursor, width - 1))
         for ledger in cursor.ledgers:
             offsets = f"{ledger.start:,} - {ledger.end - 1:,}"
-            told = (str(cursor.partition), str(ledger.ledger_id), offsets, ledger.acknowledged, ledger.holes)
-            ledgers.add_row(*map(cell_text, (*told, ledger.record)))
+            reported = (str(cursor.partition), str(ledger.ledger_id), offsets, ledger.acknowledged, ledger.holes)
+            ledgers.add_row(*map(cell_text, (*reported, ledger.record)))
     yield _line(LEGEND)
     if ledgers.row_count:
         yield ledgers
@@ -166,11 +166,15 @@ def _members(admin: AdminClient, row: SubscriptionOverview) -> Iterator[Renderab
     yield owners
     if row.processes:
         consumers = _table(("consumer", "permits", "unacked", "delivered", "per s", "process"), (1, 2, 3))
-        for told in admin.subscription_consumers(row.topic, row.subscription):
-            silent = told.permits < 0
-            numbers = ("", "", "", "") if silent else (told.permits, told.unacked, told.delivered, f"{told.rate:.0f}")
-            name = "(no reply)" if silent else told.consumer_name
-            consumers.add_row(*map(cell_text, (name, *numbers, process_text(told.process))))
+        for reported in admin.subscription_consumers(row.topic, row.subscription):
+            silent = reported.permits < 0
+            numbers = (
+                ("", "", "", "")
+                if silent
+                else (reported.permits, reported.unacked, reported.delivered, f"{reported.rate:.0f}")
+            )
+            name = "(no reply)" if silent else reported.consumer_name
+            consumers.add_row(*map(cell_text, (name, *numbers, process_text(reported.process))))
         yield consumers
 
 

@@ -101,19 +101,19 @@ def command(
         def run(**given: Any) -> None:
             context: typer.Context = given.pop("ctx")
             shared = {option: given.pop(option) for option in SHARED}
-            said: Given = context.obj.overridden(**shared)
-            with log_on_stderr(said.debug), failures(said.debug), ExitStack() as opened:
+            reported: Given = context.obj.overridden(**shared)
+            with log_on_stderr(reported.debug), failures(reported.debug), ExitStack() as opened:
                 for group, kind in groups.items():
                     given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
                 if {Settings, _Administrator} & set(provided.values()):
-                    settings = replace(said.settings(), tenant=tenant_of({**given, **fixed}))
+                    settings = replace(reported.settings(), tenant=tenant_of({**given, **fixed}))
                 for parameter, kind in provided.items():
                     if kind is _Administrator:
                         from pulsar_on_kafka.cli.shared.connection import admin_of
 
                         given[parameter] = opened.enter_context(admin_of(settings))
                     else:
-                        given[parameter] = settings if kind is Settings else said
+                        given[parameter] = settings if kind is Settings else reported
                 function(**fixed, **given)
 
         del run.__wrapped__

@@ -40,8 +40,8 @@ def _settings(ctx: typer.Context) -> Settings:
     shared = {each.name for each in fields(Given)}
     root = {name: value for name, value in ctx.find_root().params.items() if name in shared}
     here = {name: value for name, value in ctx.params.items() if name in shared}
-    said = Given().overridden(**root).overridden(**here)
-    settings = replace(said.settings(ask=False), tenant=tenant_of(ctx.params))
+    reported = Given().overridden(**root).overridden(**here)
+    settings = replace(reported.settings(request=False), tenant=tenant_of(ctx.params))
     if silent := connection_failure(settings.bootstrap, _CONNECT_S):
         raise ConnectionError(silent)
     return settings

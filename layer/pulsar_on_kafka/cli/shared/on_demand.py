@@ -35,8 +35,8 @@ def _plain_words() -> Iterator[None]:
         yield
     except typer.BadParameter as refused:
         message = refused.message.removeprefix("Value error, ")
-        told: list[Any] = getattr(refused.__cause__, "errors", list)()  # pydantic's, where typer has it
-        given = repr(told[0]["input"]) if told else ""
+        reported: list[Any] = getattr(refused.__cause__, "errors", list)()  # pydantic's, where typer has it
+        given = repr(reported[0]["input"]) if reported else ""
         refused.message = message if given in message else f"{message}, got {given:.60}"
         raise
 
@@ -63,8 +63,8 @@ class OnDemandGroup(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        for name, told in self.on_demand.items():
-            self.add_command(TyperCommand(name, help=told.help))
+        for name, reported in self.on_demand.items():
+            self.add_command(TyperCommand(name, help=reported.help))
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         if options.get("resilient_parsing"):
@@ -86,17 +86,17 @@ class OnDemandGroup(TyperGroup):
         return name, command, rest
 
 
-def loaded(name: str, told: OnDemand) -> Any:
+def loaded(name: str, reported: OnDemand) -> Any:
     """The command itself. Typer has Click in a module of its own or as a library, by its version."""
     try:
-        found = pkgutil.resolve_name(told.where)
+        found = pkgutil.resolve_name(reported.where)
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != _OF_A_CHECKOUT:
             raise
         raise CommandFailed(f"pok {name} runs in a checkout of the repository only (docs/compat.md)") from missing
     if isinstance(found, typer.Typer):
         group = get_group(found)
-        group.name, group.help = name, told.help
+        group.name, group.help = name, reported.help
         return group
     from pulsar_on_kafka.cli.shared.command import command
 

@@ -44,10 +44,10 @@ def level(default: int) -> int:
     Raises:
         typer.BadParameter: the level is unknown.
     """
-    said = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
-    if said and said not in LEVELS:
-        raise typer.BadParameter(f"{LEVEL_VARIABLE} is {said!r:.40}, expected one of {', '.join(LEVELS)}")
-    return int(getattr(logging, said)) if said else default
+    reported = os.environ.get(LEVEL_VARIABLE, "").strip().upper()
+    if reported and reported not in LEVELS:
+        raise typer.BadParameter(f"{LEVEL_VARIABLE} is {reported!r:.40}, expected one of {', '.join(LEVELS)}")
+    return int(getattr(logging, reported)) if reported else default
 
 
 _LOG: Final = logging.getLogger("pulsar_on_kafka")
@@ -110,9 +110,9 @@ class ServiceLog(logging.Handler):
 
     def _counted(self, now_s: float) -> logging.LogRecord:
         text = "no broker answered: %s in %.0f s, the last one: %s"
-        told = counted(self._held, "more line"), now_s - self._held_since_s, self._latest
+        reported = counted(self._held, "more line"), now_s - self._held_since_s, self._latest
         self._held = 0
-        return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, told, None)
+        return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, reported, None)
 
 
 def _reports_absence(record: logging.LogRecord) -> bool:

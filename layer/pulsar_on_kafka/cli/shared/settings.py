@@ -125,16 +125,16 @@ class Settings:
 
 class KafkaConfig(Mapping[str, str]):
     """Options of librdkafka: those of a profile, which are read when the first is needed (a command may return a
-    secret), and the given ones, which take precedence. Raises the errors of `ask` then."""
+    secret), and the given ones, which take precedence. Raises the errors of `request` then."""
 
-    def __init__(self, ask: Callable[[], Mapping[str, str]], said: Mapping[str, str]) -> None:
-        self._ask = ask
-        self._said = said
+    def __init__(self, request: Callable[[], Mapping[str, str]], reported: Mapping[str, str]) -> None:
+        self._query = request
+        self._given = reported
         self._all: Mapping[str, str] | None = None
 
     def _options(self) -> Mapping[str, str]:
         if self._all is None:
-            self._all = {**self._ask(), **self._said}
+            self._all = {**self._query(), **self._given}
         return self._all
 
     def __getitem__(self, name: str) -> str:
@@ -193,22 +193,22 @@ class Given:
             profile if profile is not None else self.profile,
         )
 
-    def settings(self, *, ask: bool = True) -> Settings:
-        """The given settings, then those of the profile, then the defaults. `ask` False: no command of the profile is
-        run.
+    def settings(self, *, request: bool = True) -> Settings:
+        """The given settings, then those of the profile, then the defaults. `request` False: no command of the profile
+        is run.
 
         Raises:
             typer.BadParameter: `read_kafka_config`; no instance can have this name.
             InvalidOption: the profile does not exist, or is invalid.
         """
         profile = chosen_profile(self.profile)
-        instance, output, said = self.instance, self.output, read_kafka_config(self.kafka_config)
+        instance, output, reported = self.instance, self.output, read_kafka_config(self.kafka_config)
         if profile is not None:
             instance = profile.instance if instance is None else instance
             output = OutputFormat(profile.output) if output is None and profile.output is not None else output
         return Settings(
             self.url or (profile.url if profile is not None else "") or DEFAULT_URL,
-            said if profile is None else KafkaConfig(partial(profile.kafka_config, ask=ask), said),
+            reported if profile is None else KafkaConfig(partial(profile.kafka_config, request=request), reported),
             output or OutputFormat.TABLE,
             self.debug,
             read_instance(instance or ""),

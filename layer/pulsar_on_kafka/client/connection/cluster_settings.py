@@ -90,8 +90,8 @@ def chosen_instance(given: str | None) -> Instance:
     try:
         return Instance(name)
     except InvalidInstanceName as refused:
-        said = f"the environment's {INSTANCE_VARIABLE}: " if given is None else ""
-        raise InvalidConfiguration(f"{said}{refused}") from refused
+        reported = f"the environment's {INSTANCE_VARIABLE}: " if given is None else ""
+        raise InvalidConfiguration(f"{reported}{refused}") from refused
 
 
 def cluster_settings(

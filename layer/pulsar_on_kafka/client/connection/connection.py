@@ -131,11 +131,13 @@ class ClientOptions(_Official):
         """Whether the client's process may take over a service's roles. Raises InvalidConfiguration."""
         if self.stand_in is not None:
             return self.stand_in
-        said = os.environ.get(STAND_IN_VARIABLE, "").strip().lower()
-        if said not in _YES | _NO:
+        reported = os.environ.get(STAND_IN_VARIABLE, "").strip().lower()
+        if reported not in _YES | _NO:
             expected = ", ".join(sorted((_YES | _NO) - {""}))
-            raise InvalidConfiguration(f"the environment's {STAND_IN_VARIABLE} is {said!r}, expected one of {expected}")
-        return said in _YES
+            raise InvalidConfiguration(
+                f"the environment's {STAND_IN_VARIABLE} is {reported!r}, expected one of {expected}"
+            )
+        return reported in _YES
 
     def at(self, service_url: str) -> ClientOptions:
         """The same on a cluster that a map of tenants names; metrics are served once, by the client itself."""

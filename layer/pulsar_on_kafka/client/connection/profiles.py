@@ -171,22 +171,22 @@ class ResolvedProfile:
     def output(self) -> str | None:
         return self._profile.output
 
-    def kafka_config(self, *, login: bool = True, ask: bool = True) -> dict[str, str]:
-        """Options of librdkafka. `login` False leaves the profile's out; `ask` False runs no command.
+    def kafka_config(self, *, login: bool = True, request: bool = True) -> dict[str, str]:
+        """Options of librdkafka. `login` False leaves the profile's out; `request` False runs no command.
 
         Raises:
             InvalidOption: a secret cannot be read, or users may not set an option; names file and key.
         """
-        options = self._security(login, ask)
+        options = self._security(login, request)
         for name, value in self._profile.kafka.items():
-            options[name] = self._text(value, f"kafka.{name}", ask)
+            options[name] = self._text(value, f"kafka.{name}", request)
         try:
             KafkaSettings("", options).check()
         except InvalidOption as refused:
             raise InvalidOption(f"{self._place}.kafka: {refused}") from refused
         return options
 
-    def _security(self, login: bool, ask: bool) -> dict[str, str]:
+    def _security(self, login: bool, request: bool) -> dict[str, str]:
         tls, sasl = self._profile.tls, self._profile.sasl if login else None
         options: dict[str, str] = {}
         if tls is not None:
@@ -194,27 +194,27 @@ class ResolvedProfile:
                 "ssl.ca.location": tls.ca_file,
                 "ssl.certificate.location": tls.certificate_file,
                 "ssl.key.location": tls.key_file,
-                "ssl.key.password": self._text(tls.key_password, "tls.key_password", ask),
+                "ssl.key.password": self._text(tls.key_password, "tls.key_password", request),
             }
             options |= {name: value for name, value in given.items() if value}
             options["ssl.endpoint.identification.algorithm"] = "https" if tls.verify_hostname else "none"
         if sasl is not None:
             options["sasl.mechanisms"] = sasl.mechanism
-            options["sasl.username"] = self._text(sasl.username, "sasl.username", ask)
-            options["sasl.password"] = self._text(sasl.password, "sasl.password", ask)
+            options["sasl.username"] = self._text(sasl.username, "sasl.username", request)
+            options["sasl.password"] = self._text(sasl.password, "sasl.password", request)
         if tls is not None or sasl is not None:
             encrypted = tls is not None or self.url.startswith("kafka+ssl://")
             options["security.protocol"] = ("SASL_" if sasl else "") + ("SSL" if encrypted else "PLAINTEXT")
         return options
 
-    def _text(self, value: Text, key: str, ask: bool = True) -> str:
+    def _text(self, value: Text, key: str, request: bool = True) -> str:
         place = f"{self._place}.{key}"
         if isinstance(value, Secret):
             if bool(value.env) == bool(value.command):
                 raise InvalidOption(f"{place}: expected either env or command")
             if value.env:
                 return _variable(value.env, place)
-            if not ask:
+            if not request:
                 raise InvalidOption(f"{place}: its command is not run here")
             return _printed(value.command, place)
         return _VARIABLE.sub(lambda found: _variable(found[1], place), value)

@@ -82,10 +82,12 @@ class TopicWatch(Generic[_User]):
     Memory: an entry for each user of a topic while the client holds it.
     """
 
-    def __init__(self, scheduler: Scheduler, every_s: float, tell: Callable[[list[tuple[_User, Topic]]], None]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, every_s: float, report: Callable[[list[tuple[_User, Topic]]], None]
+    ) -> None:
         self._scheduler = scheduler
         self._every_s = every_s
-        self._update = tell
+        self._update = report
         self._watched: WeakKeyDictionary[_User, Topic] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._begun = False
@@ -113,11 +115,11 @@ def update_policies(
 ) -> None:
     """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use. `deadline`
     gives a new one for each call to the cluster."""
-    told = node.producer_policies({topic.name.base for _, topic in watched}, deadline())
+    reported = node.producer_policies({topic.name.base for _, topic in watched}, deadline())
     for user, topic in watched:
-        wanted = told[topic.name.base]
+        requested = reported[topic.name.base]
         try:
-            user.follow_policies(wanted, deadline())
+            user.follow_policies(requested, deadline())
         except errors.LayerError as failure:  # tried again with the next look
             _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
 

@@ -370,11 +370,13 @@ class Consumer(Receiving["Consumer"]):
             return
         deadline = self._deadline()
         with pulsar_errors():
-            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._options.start_message_id_inclusive)
+            commands = self._places.seek_targets(
+                messageid, deadline, inclusive=self._options.start_message_id_inclusive
+            )
             self._member.wait_until_assigned(deadline)
-            self._wait_for_new_partitions(wishes, deadline)
+            self._wait_for_new_partitions(commands, deadline)
             self._member.have_saved_elsewhere(deadline)
-            self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+            self._node.memberships.live_cursors.change(self._subscription, commands, deadline)
             self._member.take_in(deadline)
 
     def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:

@@ -108,8 +108,8 @@ class Places:
             times = self._positions.at_time(partitions, target, deadline)
             return {partition: Seek(offset) for partition, offset in times.items()}
         if message_id in (NativeMessageId.earliest, NativeMessageId.latest):
-            ask = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
-            return {p: Seek(offset) for p, offset in ask(topic.kafka_topic, partitions, deadline).items()}
+            request = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
+            return {p: Seek(offset) for p, offset in request(topic.kafka_topic, partitions, deadline).items()}
         slot, offset = self.locate(message_id)
         if inclusive and (begins := self.first_chunk(message_id, slot)) is not None:
             offset = begins

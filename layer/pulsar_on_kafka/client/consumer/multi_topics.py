@@ -138,7 +138,7 @@ class MultiTopicsConsumer(Consumer):
         with self._lock:
             return list(self._consumers.values())
 
-    def _one(self, message: object, wish: str) -> Consumer:
+    def _one(self, message: object, command: str) -> Consumer:
         """The consumer of the message's topic. Raises OperationNotSupported: the id does not name its topic, or names
         another one."""
         self._check_open()
@@ -157,13 +157,13 @@ class MultiTopicsConsumer(Consumer):
         found = self._consumers.get(topic) or self._consumers.get(_base_name(topic))
         if found is None:
             named = f"its topic {topic} is not one of them" if topic else "it does not name its topic"
-            raise OperationNotSupported(f"{wish} on a consumer of several topics: {named}")
+            raise OperationNotSupported(f"{command} on a consumer of several topics: {named}")
         return found
 
-    def _concerned(self, message: object, wish: str) -> Consumer | None:
+    def _concerned(self, message: object, command: str) -> Consumer | None:
         """`_one`, or None where its topic was deleted since: there is nothing to acknowledge in the one that has its
         name now."""
-        consumer = self._one(message, wish)
+        consumer = self._one(message, command)
         if not isinstance(message, Message) or type(message) is ParsedMessage:
             return consumer
         return None if message.feed.endpoint in self._of_gone_topics else consumer

@@ -133,14 +133,14 @@ def _chunks(late: Late, log: Log, last: int, deadline: Deadline) -> list[int]:
     infos = [_chunk(record) for batch in _read(late, log, last, last + 1, deadline) for record in batch]
     if not infos or infos[0] is None:
         return [last]
-    wanted = infos[0]
-    found, ids, end = [last], {wanted.chunk_id}, last
-    while len(ids) < wanted.chunks and end > max(log.low, last - _CHUNKS_WITHIN):
+    requested = infos[0]
+    found, ids, end = [last], {requested.chunk_id}, last
+    while len(ids) < requested.chunks and end > max(log.low, last - _CHUNKS_WITHIN):
         start = max(log.low, end - _AT_ONCE)
         for batch in _read(late, log, start, end, deadline):
             for record in batch:
                 info = _chunk(record)
-                if info is not None and info.uuid == wanted.uuid:
+                if info is not None and info.uuid == requested.uuid:
                     found.append(record.offset())
                     ids.add(info.chunk_id)
         end = start
@@ -340,8 +340,8 @@ def _reach(late: Late) -> tuple[int, bool, int]:
 
 def _copied(headers: Iterable[tuple[str, bytes | None]] | None, topic: str, partition: int) -> Late | None:
     """The original of a copy; None for a record that was first published where it lies."""
-    said = copy_headers(headers)
-    found = None if said is None else original_of(said)
+    reported = copy_headers(headers)
+    found = None if reported is None else original_of(reported)
     if found is None:
         return None
     cluster, original = found

@@ -98,11 +98,11 @@ class ProbedClusters(ServiceInfoProvider):
         if self._worker is not None:
             self._worker.close(Deadline.after(_END_S))
 
-    def _look(self, tell: Callable[[ServiceInfo], None]) -> float:
+    def _look(self, report: Callable[[ServiceInfo], None]) -> float:
         before = self._failover.current.service_url
         if self._failover.check() and not self._is_closed():
             _log.warning("cluster %s is left for %s", before, self._failover.current.service_url)
-            tell(self._failover.current)
+            report(self._failover.current)
         return self._interval_s
 
     def _is_closed(self) -> bool:

@@ -86,7 +86,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._settling = threading.Lock()
         self._settles = False
         """A thread is about to settle what is acknowledged late."""
-        self._asking: deque[None] = deque()
+        self._requesting: deque[None] = deque()
         """An item for each thread that waits for a message; adding and taking one is atomic."""
         self._listening: deque[None] = deque()
         """An item for each call of the listener that has not returned."""
@@ -119,7 +119,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
 
     def _requires_more(self) -> bool:
         """Whether the application is not processing a message, as far as known."""
-        return not self._listening and bool(self._asking or self._unanswered or self._options.message_listener)
+        return not self._listening and bool(self._requesting or self._unanswered or self._options.message_listener)
 
     def _unacknowledged(self, last: Consumer) -> int:
         """The number of unacknowledged messages of the application; 0 where they are not counted."""
@@ -156,22 +156,22 @@ class MovingConsumer(Moving[Consumer], Consumer):
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """The next message; between two clusters it is waited for as where there is none."""
-        self._asking.append(None)
+        self._requesting.append(None)
         try:
             if timeout_millis is None:
                 return self._call(lambda now: now.receive(), Deadline.never())
             deadline = Deadline.after_ms(timeout_millis)
             return self._call(lambda now: now.receive(int(1000 * deadline.remaining_s())), deadline)
         finally:
-            self._asking.pop()
+            self._requesting.pop()
 
     def batch_receive(self) -> list[Message]:
         """The next batch; one that a switch interrupts begins anew on the next cluster."""
-        self._asking.append(None)
+        self._requesting.append(None)
         try:
             return self._call(lambda now: now.batch_receive(), Deadline.never())
         finally:
-            self._asking.pop()
+            self._requesting.pop()
 
     def receive_async(self, callback: ReceiveCallback) -> None:
         def on_message(result: Result, message: Message | None) -> None:

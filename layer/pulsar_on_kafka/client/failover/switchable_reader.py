@@ -50,7 +50,7 @@ class MovingReader(Moving[Reader], Reader):
         self._skipped: dict[int, _Given] = {}
         """The batch entries at which reading began here, with the number of messages that the former cluster
         delivered."""
-        self._told_at_close: list[Callable[[Reader], None]] = []
+        self._close_listeners: list[Callable[[Reader], None]] = []
         home.join(self)
         if options.reader_listener is not None:
             self.listen(options.reader_listener)
@@ -174,10 +174,10 @@ class MovingReader(Moving[Reader], Reader):
     def values(self) -> Values | None:
         return self._known().values
 
-    def when_closed(self, told: Callable[[Reader], None]) -> None:
-        self._told_at_close.append(told)
+    def when_closed(self, reported: Callable[[Reader], None]) -> None:
+        self._close_listeners.append(reported)
 
     def abandon(self) -> None:
         super().abandon()
-        for told in self._told_at_close:
-            told(self)
+        for reported in self._close_listeners:
+            reported(self)

@@ -245,13 +245,13 @@ class MovingSender(Moving[Producer]):
         """Return when everything sent before this call was answered (stored or failed), on whatever cluster."""
         self._call(lambda inner: inner.sender.flush(), Deadline.never())
 
-    def close(self, told: Callable[[], None]) -> None:
+    def close(self, reported: Callable[[], None]) -> None:
         """Wait for what is under way, then refuse further calls; what waits for the tenant to arrive fails with
         AlreadyClosed. Raises as `Producer.close`."""
         if self._gone:
             raise self._is_closed()
         self.leave()
-        told()
+        reported()
 
 
 class _Noted(OwnCallback):

@@ -94,7 +94,7 @@ class TenantHome:
         """Travellers that left a cluster and have not arrived on one yet."""
         self._travellers: list[Traveller] = []
         self._settled = threading.Condition(threading.RLock())
-        self._told_nothing = False
+        self._reported_nothing = False
         """Whether the last request for changes got no reply."""
         self._moving = threading.Lock()
         """Held during an arrival or a move, so that no object opens on a cluster that is being left."""
@@ -214,11 +214,11 @@ class TenantHome:
         assert self._place is not None  # noqa: S101 - `_begin`
         try:
             place = self._directory.changed(self._place, _WAIT_BETWEEN_S if waiting else WAIT_S)
-            self._told_nothing = False
+            self._reported_nothing = False
         except LayerError as failure:
-            if not self._told_nothing and not self._worker.ended:
+            if not self._reported_nothing and not self._worker.ended:
                 _log.warning("tenant=%s stays where it is, no lookup service reports changes: %s", self.tenant, failure)
-            self._told_nothing = True
+            self._reported_nothing = True
             self._worker.pause(_EXPIRE_S if waiting else _RETRY_INTERVAL_S)
             place = self._place
         if self._worker.ended:

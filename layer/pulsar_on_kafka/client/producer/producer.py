@@ -57,7 +57,7 @@ class Sends(Protocol):
     def wait_for_all(self, deadline: Deadline) -> int: ...
     def wait_for_callbacks(self) -> None: ...
     def flush(self) -> None: ...
-    def close(self, told: Callable[[], None]) -> None: ...
+    def close(self, reported: Callable[[], None]) -> None: ...
 
 
 class Producer(OfOneProcess):
@@ -294,10 +294,10 @@ def open_producer(options: ProducerOptions, session: Session, sealer: Sealer | N
     """A producer that was admitted to its topic. `options` are checked. Raises the errors of
     `Client.create_producer`."""
     with pulsar_errors():
-        wants = options.application(sealer)
+        requires = options.application(sealer)
         name = TopicName.parse(options.topic)
         admission = TopicAdmission(session.node(), name, session.deadline)
-        sender = admission.admit(wants)
+        sender = admission.admit(requires)
     meter = session.node().meters.topic(str(admission.topic.name))
 
     def forget(closed: Producer) -> None:

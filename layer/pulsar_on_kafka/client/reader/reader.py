@@ -134,10 +134,10 @@ class Reader(OfOneProcess):
         views."""
         return self._inbox.values
 
-    def when_closed(self, told: Callable[[Reader], None]) -> None:
-        """Registers `told`, which is called with this reader when it is closed. Not in the official client, for table
-        views."""
-        self._on_close.append(told)
+    def when_closed(self, reported: Callable[[Reader], None]) -> None:
+        """Registers `reported`, which is called with this reader when it is closed. Not in the official client, for
+        table views."""
+        self._on_close.append(reported)
 
     def stats_line(self) -> StatsLine:
         inbox = self._inbox
@@ -260,8 +260,8 @@ class Reader(OfOneProcess):
             return
         self._closed = True
         self._inbox.close()
-        for told in self._on_close:
-            told(self)
+        for reported in self._on_close:
+            reported(self)
         with pulsar_errors():
             self._node.readers.close_tail(self._tail, self._deadline())
 

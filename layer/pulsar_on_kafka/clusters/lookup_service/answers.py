@@ -57,7 +57,7 @@ class LookupAnswers:
         self._metadata = metadata
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        status, said = HTTPStatus.OK, None
+        status, reported = HTTPStatus.OK, None
         try:
             if environ.get("REQUEST_METHOD") != "GET":
                 raise _Refusal(
@@ -66,21 +66,21 @@ class LookupAnswers:
             # PEP 3333: the bytes of the path, one character each
             path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
             query = parse_qs(str(environ.get("QUERY_STRING", "")))
-            asker = LookupClient(str(environ.get("REMOTE_ADDR", "")), query.get("listener", [""])[0])
-            said = self._answer(path, query, asker)
+            caller = LookupClient(str(environ.get("REMOTE_ADDR", "")), query.get("listener", [""])[0])
+            reported = self._answer(path, query, caller)
         except _Refusal as refused:
-            status, said = refused.status, {"reason": str(refused)}
+            status, reported = refused.status, {"reason": str(refused)}
         except TopicNotFound as missing:
-            status, said = HTTPStatus.NOT_FOUND, {"reason": str(missing)}
+            status, reported = HTTPStatus.NOT_FOUND, {"reason": str(missing)}
         except (LayerError, PulsarException) as failure:
-            status, said = HTTPStatus.SERVICE_UNAVAILABLE, {"reason": str(failure)}
-        return answered(f"{status.value} {status.phrase}", said, start_response)
+            status, reported = HTTPStatus.SERVICE_UNAVAILABLE, {"reason": str(failure)}
+        return answered(f"{status.value} {status.phrase}", reported, start_response)
 
-    def _answer(self, path: str, query: dict[str, list[str]], asker: LookupClient) -> dict[str, Any]:
+    def _answer(self, path: str, query: dict[str, list[str]], caller: LookupClient) -> dict[str, Any]:
         if path.startswith(TENANTS_PATH):
-            return self._tenant(path.removeprefix(TENANTS_PATH), query, asker)
+            return self._tenant(path.removeprefix(TENANTS_PATH), query, caller)
         if path.startswith(_TOPIC):
-            place, _ = self._topic(path.removeprefix(_TOPIC).split("/"), asker)
+            place, _ = self._topic(path.removeprefix(_TOPIC).split("/"), caller)
             return {"brokerUrl": place.service_url, "cluster": place.cluster}
         if path.startswith(_SCHEMAS):
             return self._schema(path.removeprefix(_SCHEMAS).split("/"))
@@ -97,43 +97,43 @@ class LookupAnswers:
             return {"status": "ok"}
         raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {path}; see docs/migration.md")
 
-    def _tenant(self, tenant: str, query: dict[str, list[str]], asker: LookupClient) -> dict[str, str]:
+    def _tenant(self, tenant: str, query: dict[str, list[str]], caller: LookupClient) -> dict[str, str]:
         if "unless" not in query:
-            return self._map.place(tenant, asker).as_json()
+            return self._map.place(tenant, caller).as_json()
         try:
             wait_s = float(query.get("wait_s", ["0"])[0])
         except ValueError as error:
             raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
-        return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
+        return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), caller).as_json()
 
-    def _topic(self, parts: list[str], asker: LookupClient = ANY_CLIENT) -> tuple[TenantPlace, str]:
+    def _topic(self, parts: list[str], caller: LookupClient = ANY_CLIENT) -> tuple[TenantPlace, str]:
         """The topic's place as the client reaches it; for this service itself the cluster's own address."""
         if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
             raise _Refusal(
                 HTTPStatus.BAD_REQUEST, f"expected persistent/TENANT/NAMESPACE/TOPIC, got {'/'.join(parts)!r:.200}"
             )
         domain, tenant, namespace, topic = parts
-        return self._map.place(tenant, asker), f"{domain}://{tenant}/{namespace}/{topic}"
+        return self._map.place(tenant, caller), f"{domain}://{tenant}/{namespace}/{topic}"
 
     def _state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
         """The state of the topic in each cluster that has something of it: while its tenant moves, both."""
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         missing: list[TopicNotFound] = []
         places = [place] if place.reached is None else [place, place.reached]
         for each in places:
             try:
-                told[each.cluster] = self._metadata.state(each, topic)
+                reported[each.cluster] = self._metadata.state(each, topic)
             except TopicNotFound as failure:
                 missing.append(failure)
-                told[each.cluster] = {"failure": str(failure)}
+                reported[each.cluster] = {"failure": str(failure)}
             except (LayerError, PulsarException) as failure:
                 if len(places) == 1:
                     raise
-                told[each.cluster] = {"failure": str(failure)}  # one of the two may be away
+                reported[each.cluster] = {"failure": str(failure)}  # one of the two may be away
         if len(missing) == len(places):
             raise missing[0]
         found = {"tenant": place.tenant, "state": place.state.value, "cluster": place.cluster, "target": place.target}
-        return {"topic": topic, **found, "clusters": told}
+        return {"topic": topic, **found, "clusters": reported}
 
     def _schema(self, parts: list[str]) -> dict[str, Any]:
         if len(parts) not in (4, 5) or parts[3] != "schema" or (len(parts) == 5 and decimal_or_none(parts[4]) is None):

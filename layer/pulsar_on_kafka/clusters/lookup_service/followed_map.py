@@ -84,12 +84,12 @@ class FollowedMap:
         self._worker = Worker("pok-lookup-map", self._follow, failing, retry=Retry(LOOK_S))
         self._worker.start()
 
-    def place(self, tenant: str, asker: LookupClient = ANY_CLIENT) -> TenantPlace:
+    def place(self, tenant: str, caller: LookupClient = ANY_CLIENT) -> TenantPlace:
         """Raises LookupFailed."""
         with self._changed:
-            return self._place(tenant, asker)
+            return self._place(tenant, caller)
 
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: LookupClient = ANY_CLIENT) -> TenantPlace:
+    def changed(self, tenant: str, unless: str, wait_s: float, caller: LookupClient = ANY_CLIENT) -> TenantPlace:
         """The place, as soon as its version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.
@@ -100,12 +100,12 @@ class FollowedMap:
                 self._waiting += 1
                 try:
                     self._changed.wait_for(
-                        lambda: self._worker.ended or self._place(tenant, asker).version != unless,
+                        lambda: self._worker.ended or self._place(tenant, caller).version != unless,
                         deadline.remaining_s(),
                     )
                 finally:
                     self._waiting -= 1
-            return self._place(tenant, asker)
+            return self._place(tenant, caller)
 
     def failure(self) -> str:
         """The reason why no request can be answered now; '' without one."""
@@ -124,7 +124,7 @@ class FollowedMap:
             self._changed.notify_all()
         self._worker.close(Deadline.never())
 
-    def _place(self, tenant: str, asker: LookupClient) -> TenantPlace:
+    def _place(self, tenant: str, caller: LookupClient) -> TenantPlace:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
             raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
         record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)
@@ -135,10 +135,10 @@ class FollowedMap:
             raise LookupFailed(
                 f"tenant {tenant} is on cluster {record.cluster}, which has no address (pok clusters create)"
             )
-        url = url_for(record.cluster, at, asker)
+        url = url_for(record.cluster, at, caller)
         target = self._addresses_known.get(record.target)
         try:
-            return place_of(tenant, record, url, "" if target is None else url_for(record.target, target, asker))
+            return place_of(tenant, record, url, "" if target is None else url_for(record.target, target, caller))
         except LookupFailed:  # of the target: reported when the tenant is there
             return place_of(tenant, record, url)
 

@@ -56,21 +56,24 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
     if found is None:
         return []
     chosen = of_tenant(found, tenant, _renamed(source, target, tenant, deadline))
-    told = [f"not of this tenant alone, and not carried over: {acl.command()}" for acl in sorted(chosen.wider)]
+    reported = [f"not of this tenant alone, and not carried over: {acl.command()}" for acl in sorted(chosen.wider)]
     try:
         there = target.node.admin.access.acls(deadline)
     except errors.NotAuthorized as refused:
-        return [*told, *(f"not known to be on the target ({refused}): {acl.command()}" for acl in sorted(chosen.own))]
+        return [
+            *reported,
+            *(f"not known to be on the target ({refused}): {acl.command()}" for acl in sorted(chosen.own)),
+        ]
     if there is None:
-        return [*told, *([f"the target has no ACLs, {len(chosen.own)} are not carried over"] if chosen.own else ())]
+        return [*reported, *([f"the target has no ACLs, {len(chosen.own)} are not carried over"] if chosen.own else ())]
     missing = sorted(chosen.own - set(there))
     if missing and not dry:
         try:
             target.node.admin.access.create_acls(missing, deadline)
             missing = []
         except errors.NotAuthorized as refused:
-            told.append(f"ACLs cannot be made on the target: {refused}")
-    return [*told, *(f"to be run on the target: {acl.command()}" for acl in missing)]
+            reported.append(f"ACLs cannot be made on the target: {refused}")
+    return [*reported, *(f"to be run on the target: {acl.command()}" for acl in missing)]
 
 
 def _renamed(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadline) -> dict[str, str]:

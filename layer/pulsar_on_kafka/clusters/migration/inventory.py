@@ -148,7 +148,7 @@ def sync_metadata(source: AdminClient, target: AdminClient, tenant: str, deadlin
         _sync_topic(source, target, TopicName.parse(name), topic, there, deadline)
     for namespace, policies in here.namespaces.items():
         if there.namespaces.get(namespace) != policies:
-            target.node.namespaces.change_policies(namespace, partial(_set, wanted=policies), deadline)
+            target.node.namespaces.change_policies(namespace, partial(_set, requested=policies), deadline)
 
 
 def _sync_topic(
@@ -165,7 +165,7 @@ def _sync_topic(
     if there is None or there.schemas != here.schemas:
         _sync_schemas(source, target, name, here, deadline)
     if there is None or there.policies != here.policies:
-        target.node.topics.change_policies(name, partial(_set, wanted=here.policies), deadline)
+        target.node.topics.change_policies(name, partial(_set, requested=here.policies), deadline)
     known = {} if there is None else there.subscriptions
     for subscription in subscriptions(source.node, opened, deadline):
         entry = here.subscriptions.get(subscription.name)
@@ -195,7 +195,7 @@ def _sync_schemas(
     target.node.topics.change_policies(name, lambda now: with_policy(now, strategy, always), deadline)
     for stored in source.node.schemas.versions(name, deadline):
         target.node.schemas.upload(name, stored.info, deadline)
-    target.node.topics.change_policies(name, partial(_set, wanted=here.policies), deadline)
+    target.node.topics.change_policies(name, partial(_set, requested=here.policies), deadline)
     hashes = tuple(entry.sha256 for entry in target.node.schemas.index(name, deadline))
     if hashes != here.schemas:
         raise errors.Refused(
@@ -204,7 +204,7 @@ def _sync_schemas(
         )
 
 
-def _set(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _set(now: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
     """These policies, with the `replication_clusters` that is set."""
     kept = {name: value for name, value in now.items() if name == "replication_clusters"}
-    return {**wanted, **kept}
+    return {**requested, **kept}

@@ -111,7 +111,7 @@ class SideBySide:
 
     def __init__(self, other: str) -> None:
         self._other = other
-        self._told = 0
+        self._reported_upto = 0
         """Originals below this offset were added, or do not exist."""
         self._waiting: dict[int, tuple[int, bool]] = {}
         """Digests by offset, and whether it may be without a copy."""
@@ -140,7 +140,7 @@ class SideBySide:
         """Adds a message of the source. Messages from elsewhere, and those whose sender excluded the target, are not to
         be copied."""
         offset = record.offset()
-        self._told = offset + 1
+        self._reported_upto = offset + 1
         named = dict(headers)
         if REPLICATED_FROM in named or not goes_to(headers, self._other):
             return
@@ -154,15 +154,15 @@ class SideBySide:
     def copy(self, original: int, record: KafkaRecord, headers: Headers) -> None:
         """The copy that counts of the source's offset `original`, on the target."""
         self._newest_copy = max(self._newest_copy, original)
-        if original >= self._told:
+        if original >= self._reported_upto:
             self._early[original] = digest_of(original, record, headers)
         elif (waiting := self._waiting.pop(original, None)) is not None:
             self._judge(original, waiting[0], digest_of(original, record, headers))
 
     def reached(self, end: int) -> None:
         """Marks every original below `end` as added: other copies have originals that were deleted."""
-        self._told = max(self._told, end)
-        for gone in [original for original in self._early if original < self._told]:
+        self._reported_upto = max(self._reported_upto, end)
+        for gone in [original for original in self._early if original < self._reported_upto]:
             del self._early[gone]
 
     def make_room(self, *, settled: bool) -> bool:
@@ -184,7 +184,11 @@ class SideBySide:
         those `unread` of the source, which is read in the order of its log."""
         waiting = {offset: excused for offset, (_, excused) in self._waiting.items()}
         missing = [offset for offset, excused in waiting.items() if not excused]
-        firsts = [*missing[:1], *([self._first] if self._first >= 0 else []), *([self._told] if unread else [])]
+        firsts = [
+            *missing[:1],
+            *([self._first] if self._first >= 0 else []),
+            *([self._reported_upto] if unread else []),
+        ]
         return Compared(
             self._equal,
             self._changed,

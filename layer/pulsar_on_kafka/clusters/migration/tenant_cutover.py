@@ -274,7 +274,7 @@ class TenantSides:
         producers = side_by_side([partial(self._producers_of, topic) for topic in topics])
         named = side_by_side([partial(subscriptions, self._left.node, topic, _call()) for topic in topics])
         consumers = side_by_side([partial(self._consumers_of, each) for found in named for each in found])
-        return [said for said in (*producers, *consumers) if said]
+        return [reported for reported in (*producers, *consumers) if reported]
 
     def _producers_of(self, topic: Topic) -> str:
         signs = self._left.node.producers.heartbeats.publishers(str(topic.name), _call())

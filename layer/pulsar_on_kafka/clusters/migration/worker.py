@@ -47,8 +47,8 @@ class MigrationWorker:
         self.record = record
         self._patience_s = patience_s
 
-    def run(self, told: Callable[[MigrationRecord], None]) -> MigrationRecord:
-        """Continues until the switch may be made. `told` receives each step.
+    def run(self, reported: Callable[[MigrationRecord], None]) -> MigrationRecord:
+        """Continues until the switch may be made. `reported` receives each step.
 
         Raises:
             Refused: the migration has advanced further already; or a problem must be corrected first.
@@ -60,7 +60,7 @@ class MigrationWorker:
             MigrationStep.PROGRESS: (self._there().carry_progress, Event.PROGRESS_SYNCED),
         }
         while self.record.step in steps:
-            told(self.record)
+            reported(self.record)
             work, event = steps[self.record.step]
             self._work(work, event)
         return self.record

@@ -70,7 +70,7 @@ class Bundles:
         self._alone = False
         """No other gateway exists, so this one serves every bundle."""
         self._seen_s = 0.0
-        self._heard_s = 0.0
+        self._received_s = 0.0
         """The time of Kafka's last description of the group, also during a rebalance."""
         self._lost_s: float | None = None
         self._settled = False
@@ -100,7 +100,7 @@ class Bundles:
 
     def described(self, members: Collection[FleetMember], now_s: float, *, stable: bool) -> None:
         """Apply Kafka's description of the group. During a rebalance the description lacks the members' bundles."""
-        self._heard_s = now_s
+        self._received_s = now_s
         alone = all(member.ours for member in members)
         if not (alone or stable):
             self._settled = False
@@ -153,5 +153,5 @@ class Bundles:
 
     def is_disconnected(self, now_s: float) -> bool:
         """Other gateways serve the former bundles of this one, which cannot find out which gateways."""
-        lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= DISCONNECTED_S
+        lost = self._lost_s is not None and now_s - max(self._lost_s, self._received_s) >= DISCONNECTED_S
         return lost and not self._alone

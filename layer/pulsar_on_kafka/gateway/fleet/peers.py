@@ -29,7 +29,7 @@ class _Peer:
     """Whether the gateway ever answered. A gateway that this process cannot reach is not judged."""
     answers: bool = False
     at_s: float = 0.0
-    asking: bool = False
+    requesting: bool = False
 
 
 class FleetPeers:
@@ -41,7 +41,7 @@ class FleetPeers:
         self._clock = clock
         self._on_answer = on_answer
         self._peers: dict[str, _Peer] = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._requesting: set[asyncio.Task[None]] = set()
         self._ended = False
 
     def are(self, urls: Collection[str]) -> None:
@@ -65,25 +65,25 @@ class FleetPeers:
     async def end(self) -> None:
         """Stop the checks."""
         self._ended = True
-        for task in self._asking:
+        for task in self._requesting:
             task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await asyncio.gather(*self._requesting, return_exceptions=True)
 
     def _request(self, url: str) -> None:
         peer = self._peers[url]
-        if peer.asking or self._ended:
+        if peer.requesting or self._ended:
             return
-        peer.asking = True
+        peer.requesting = True
 
         async def request() -> None:
             peer.answers = await _answers(url)
             peer.answered = peer.answered or peer.answers
-            peer.at_s, peer.asking = self._clock.monotonic(), False
+            peer.at_s, peer.requesting = self._clock.monotonic(), False
             self._on_answer()
 
         task = self._loop.create_task(request())
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._requesting.add(task)
+        task.add_done_callback(self._requesting.discard)
 
 
 async def _answers(url: str) -> bool:

@@ -96,7 +96,7 @@ class ConsumerHandler:
 
             def busy(code: ServerError, reason: str) -> None:
                 """Perhaps a dead gateway still holds the subscription, which Kafka frees soon."""
-                if code is ServerError.CONSUMER_BUSY and context.sharing.is_new(bundle) and opening.is_wanted:
+                if code is ServerError.CONSUMER_BUSY and context.sharing.is_new(bundle) and opening.is_required:
                     context.loop.call_later(_BUSY_RETRY_INTERVAL_S, here, bundle)
                 else:
                     refused(code, reason)

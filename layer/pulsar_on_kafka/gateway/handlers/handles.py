@@ -14,11 +14,11 @@ R = TypeVar("R")
 class Opening(Generic[T]):
     """One request to open a handle, and the handle that it made."""
 
-    __slots__ = ("handle", "is_lost", "is_wanted", "number")
+    __slots__ = ("handle", "is_lost", "is_required", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.is_wanted = True
+        self.is_required = True
         """False after the client closed the handle, or its connection ended. Any thread may read the attribute."""
         self.is_lost = False
         """The handle ended by itself while it was opening: its client has to open it anew."""
@@ -26,7 +26,7 @@ class Opening(Generic[T]):
 
     def attempt(self, work: Callable[[], R]) -> R:
         """Raises AlreadyClosed: the client closed the handle while the work waited for a thread."""
-        if not self.is_wanted:
+        if not self.is_required:
             raise AlreadyClosed("closed before it was opened")
         return work()
 
@@ -67,7 +67,7 @@ class Handles(Generic[T]):
         """Take a free id."""
         assert number not in self, f"id {number} is taken"  # noqa: S101 - the caller has looked
         opening = self._openings[number] = Opening[T](number)
-        opening.is_wanted = not self._ended
+        opening.is_required = not self._ended
         return opening
 
     def opened(self, opening: Opening[T], handle: T) -> bool:
@@ -83,13 +83,13 @@ class Handles(Generic[T]):
         """End an opening without a handle. Returns whether the client waits for the answer."""
         if self._openings.get(opening.number) is opening:
             del self._openings[opening.number]
-        return opening.is_wanted
+        return opening.is_required
 
     def give_up(self, number: int) -> Opening[T] | None:
         """The client closes an id that is opening; None: the id is not opening."""
         opening = self._openings.get(number)
         if opening is not None:
-            opening.is_wanted = False
+            opening.is_required = False
         return opening
 
     def lost(self, opening: Opening[T]) -> T | None:
@@ -118,7 +118,7 @@ class Handles(Generic[T]):
         """The connection has ended: give all openings up, and give back the open handles, which the caller closes."""
         self._ended = True
         for opening in self._openings.values():
-            opening.is_wanted = False
+            opening.is_required = False
         left = list(self._open.values())
         self._open.clear()
         return left

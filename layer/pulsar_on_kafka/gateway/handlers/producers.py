@@ -109,7 +109,7 @@ class ProducerHandler:
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(command.topic))
-            if not opening.is_wanted:
+            if not opening.is_required:
                 self.handles.failed(opening)
                 self._end_creating()
             elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and number not in self._waiting:
@@ -204,7 +204,7 @@ class ProducerHandler:
 
     def _wait_again(self, opening: Opening[WireProducer]) -> None:
         """The topic has other producers."""
-        if opening.is_wanted:
+        if opening.is_required:
             self._context.waiting.refused(self._waiting[opening.number])
         else:
             self.handles.failed(opening)
@@ -216,7 +216,7 @@ class ProducerHandler:
 
     def _give_up(self, opening: Opening[WireProducer]) -> None:
         """The client has closed the producer, or another producer has fenced it."""
-        opening.is_wanted = False
+        opening.is_required = False
         waits = self._waiting.get(opening.number)
         if waits is not None and not waits.is_attempting:
             self.handles.failed(opening)

@@ -102,13 +102,13 @@ class IdleOffsets:
         author: str,
         topic: str,
         found: FoundOffsets,
-        wanted: GroupOffsets,
+        requested: GroupOffsets,
         deadline: Deadline,
         *,
         check: Callable[[Deadline], None] = lambda deadline: None,
     ) -> None:
-        """Commits `wanted` if the groups still have the offsets `found`, of every partition that `wanted` depends on,
-        and no members; a group without offsets is included, too. `check` raises when another condition forbids it.
+        """Commits `requested` if the groups still have the offsets `found`, of every partition that `requested` depends
+        on, and no members; a group without offsets is included, too. `check` raises when another condition forbids it.
 
         Raises:
             SubscriptionBusy: a group has a member. Nothing is changed, nor with any other error except the next two.
@@ -116,7 +116,7 @@ class IdleOffsets:
             CommitOutcomeUnknown: the change took effect, or did not.
         """
         with self._turn(author, deadline):
-            writer = self._put(author, topic, wanted, deadline)
+            writer = self._put(author, topic, requested, deadline)
             try:
                 refusal = self._refusal(topic, found, check, deadline)
                 if refusal is None:
@@ -132,7 +132,7 @@ class IdleOffsets:
         if refusal is not None:
             raise refusal
         with suppress(errors.StoreError):  # the commit counts; readers after this call must see it
-            for group, offsets in wanted.items():
+            for group, offsets in requested.items():
                 self._patiently(group, topic, list(offsets), deadline)
 
     def close(self) -> None:
@@ -156,22 +156,22 @@ class IdleOffsets:
                 self._busy.discard(author)
                 self._free.notify_all()
 
-    def _put(self, author: str, topic: str, wanted: GroupOffsets, deadline: Deadline) -> EmptyGroupsWriter:
+    def _put(self, author: str, topic: str, requested: GroupOffsets, deadline: Deadline) -> EmptyGroupsWriter:
         with self._free:
             kept = self._kept.pop(author, None)
         if kept is not None:
             try:
-                kept.put(topic, wanted, deadline)
+                kept.put(topic, requested, deadline)
             except errors.StoreError:  # others had their turns since: that is over, or the new writer ends it
                 kept.close()
             else:
                 return kept
         with suppress(errors.OffsetsUnsettled):  # who is at it ends sooner than it is ended
-            for group, offsets in wanted.items():
+            for group, offsets in requested.items():
                 self._patiently(group, topic, list(offsets), deadline, self._patience_s)
         writer = self._opened(author, topic, deadline)
         try:
-            writer.put(topic, wanted, deadline)
+            writer.put(topic, requested, deadline)
         except errors.LayerError:
             writer.close()
             raise

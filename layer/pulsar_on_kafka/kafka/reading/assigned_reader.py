@@ -118,19 +118,21 @@ class AssignedReader(OfOneProcess):
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
         return known_end(self.open(), where)
 
-    def offsets(self, wanted: Mapping[KafkaPartition, int], timeout_s: float) -> dict[KafkaPartition, int | LayerError]:
+    def offsets(
+        self, required: Mapping[KafkaPartition, int], timeout_s: float
+    ) -> dict[KafkaPartition, int | LayerError]:
         """Offsets as the leaders report now, for one request to each: for LOG_START and LOG_END these, otherwise that
         of the first record whose timestamp is at or above the given one, in ms; -1 without one.
 
         A partition's own error is its result. Raises StoreError, NoSuchTopic: an error of all partitions.
         """
-        asked = [TopicPartition(*where, timestamp) for where, timestamp in wanted.items()]
+        requested = [TopicPartition(*where, timestamp) for where, timestamp in required.items()]
         try:
-            answers = self.open().offsets_for_times(asked, timeout=timeout_s)
+            answers = self.open().offsets_for_times(requested, timeout=timeout_s)
         except KafkaException as failure:
-            rights = chain.from_iterable(_rights(topic) for topic in dict.fromkeys(where.topic for where in wanted))
-            raise translate(failure, f"requesting {_named(wanted)}", *rights) from failure
-        return {where: _offset(where, wanted[where], each) for where, each in zip(wanted, answers, strict=True)}
+            rights = chain.from_iterable(_rights(topic) for topic in dict.fromkeys(where.topic for where in required))
+            raise translate(failure, f"requesting {_named(required)}", *rights) from failure
+        return {where: _offset(where, required[where], each) for where, each in zip(required, answers, strict=True)}
 
     def learn(self, topic: str, timeout_s: float) -> bool:
         """Requests the leaders of a topic from a broker now; librdkafka itself uses its last reply, and looks for new
@@ -149,8 +151,8 @@ class AssignedReader(OfOneProcess):
             handles.release(handle)
 
 
-def _named(wanted: Mapping[KafkaPartition, int]) -> str:
-    return ", ".join(f"{_EDGES.get(timestamp, f'{timestamp} ms')} of {where}" for where, timestamp in wanted.items())
+def _named(required: Mapping[KafkaPartition, int]) -> str:
+    return ", ".join(f"{_EDGES.get(timestamp, f'{timestamp} ms')} of {where}" for where, timestamp in required.items())
 
 
 def _offset(where: KafkaPartition, timestamp: int, answer: TopicPartition) -> int | LayerError:

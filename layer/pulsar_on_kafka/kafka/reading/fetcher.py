@@ -206,14 +206,14 @@ class Fetcher(OfOneProcess):
 
     def _send_requests(self, mine: _Question, deadline: Deadline) -> None:
         """Sends the requests of all waiting threads, one for each partition."""
-        wanted, together = {mine.where: mine.timestamp}, [mine]
+        requested, together = {mine.where: mine.timestamp}, [mine]
         if not mine.alone:
             with self._lock.mutex:
                 waiting = [each for each in self._questions if not each.alone and not each.is_answered()]
-            together = [each for each in waiting if wanted.setdefault(each.where, each.timestamp) == each.timestamp]
+            together = [each for each in waiting if requested.setdefault(each.where, each.timestamp) == each.timestamp]
         time_s = max(0.001, min(deadline.remaining_s(), 3600))
         try:
-            answers = self._reader().offsets(wanted, time_s if len(together) == 1 else time_s / 2)
+            answers = self._reader().offsets(requested, time_s if len(together) == 1 else time_s / 2)
         except LayerError as failure:
             if len(together) == 1:
                 mine.answer = failure
@@ -320,10 +320,10 @@ class Fetcher(OfOneProcess):
                 for each in self._assigned.values():
                     if where in (each.where, KafkaPartition(each.where.topic, -1)):
                         each.failure = event.failure
-        for where, heard in came.items():
+        for where, received in came.items():
             reading = self._assigned[where]
             if reading not in full:
-                heard.hand_to(reading)
+                received.hand_to(reading)
                 self._unknown_since_s.pop(where.topic, None)
         over = [each for each in self._assigned.values() if each.position >= each.end or each.failure is not None]
         self._drop([*over, *(each for each in full if each.where in came and each not in over)])
@@ -350,9 +350,9 @@ class Fetcher(OfOneProcess):
         takes as long as 5,000 small records).
         """
         for run in near_ones(offsets):
-            wanted = set(run)
+            requested = set(run)
             for batch in self.read(topic, partition, run[0], run[-1] + 1, deadline):
-                hits = [record for record in batch if record.offset() in wanted]
+                hits = [record for record in batch if record.offset() in requested]
                 if hits:
                     yield hits
 

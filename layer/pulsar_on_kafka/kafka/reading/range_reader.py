@@ -86,17 +86,17 @@ class RangeReader:
             self._waiting[where] = deque(sorted(readings, key=lambda reading: reading.position))
         if self._closed:
             raise Closed("the reader of ranges is closed")
-        heard_s = time.monotonic()
+        received_s = time.monotonic()
         try:
             while self._active or self._waiting:
                 if self._fill():
-                    heard_s = time.monotonic()
+                    received_s = time.monotonic()
                 events = self._reader.poll(_BATCH, min(_POLL_S, deadline.remaining_s()))
                 if events:
-                    heard_s = time.monotonic()
+                    received_s = time.monotonic()
                 self._apply(events, take)
                 self._finish()
-                if deadline.passed() or time.monotonic() - heard_s > STUCK_S:
+                if deadline.passed() or time.monotonic() - received_s > STUCK_S:
                     late = DeadlineExceeded("no records in time")
                     self._fail(list(self._active if not deadline.passed() else self._waiting), late)
                     self._finish()

@@ -51,7 +51,7 @@ class _Place:
             self.waiting.append(_Run(event.records))
             self.waiting_bytes += sum(map(len, event.records))
 
-    def read(self, wanted: set[int], last: int) -> list[Any]:
+    def read(self, requested: set[int], last: int) -> list[Any]:
         """The wanted records among those up to the offset `last`. Others' leases are most of them, so no line of Python
         is spent on a record."""
         found: list[Any] = []
@@ -59,7 +59,7 @@ class _Place:
             run = self.waiting[0]
             count = bisect_right(run.offsets, last)
             passed, offsets = run.records[:count], run.offsets[:count]
-            found += compress(passed, map(wanted.__contains__, offsets))
+            found += compress(passed, map(requested.__contains__, offsets))
             self.waiting_bytes -= sum(map(len, passed))
             if count < len(run.offsets):
                 self.position = run.offsets[count]
@@ -121,14 +121,14 @@ class AscendingReader:
 
     def _read_on(self, partition: int, offsets: list[int], deadline: Deadline) -> Iterator[list[Any]]:
         place = self._at(partition, offsets[0])
-        wanted, last = set(offsets), offsets[-1]
-        found = place.read(wanted, last)
+        requested, last = set(offsets), offsets[-1]
+        found = place.read(requested, last)
         if found:
             yield found
         while place.position <= last:
             deadline.check(f"{self._where(partition)} to be read to {last}, now at {place.position}")
             self._poll(place, last, deadline)
-            found = place.read(wanted, last)
+            found = place.read(requested, last)
             if found:
                 yield found
 

@@ -83,7 +83,7 @@ class CursorHousekeeping:
         self._segments = CursorSegments(log)
         self._kept_ms = kept_ms
         self._starts: dict[int, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def run(self, partition: int, deadline: Deadline) -> int:
         """Removes superfluous records of the partition's cursors. At most 20,000 tombstones; the next call continues
@@ -190,9 +190,9 @@ class CursorHousekeeping:
 
     def _report(self, cursor: CursorName, failure: LayerError) -> None:
         place = f"{cursor.topic}/{cursor.subscription}[{cursor.partition}]"
-        level = logging.DEBUG if place in self._told else logging.WARNING
-        if len(self._told) < MAX_AT_ONCE:
-            self._told.add(place)
+        level = logging.DEBUG if place in self._reported else logging.WARNING
+        if len(self._reported) < MAX_AT_ONCE:
+            self._reported.add(place)
         _log.log(level, "cursor=%s what is left of its saves cannot be removed now: %s", place, failure)
 
 

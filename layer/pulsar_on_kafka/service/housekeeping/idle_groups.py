@@ -126,27 +126,29 @@ class IdleGroups:
         done = 0
         for group, numbers in by_group.items():
             committed = self._groups.committed(group, subscription.topic.kafka_topic, numbers, deadline)
-            wanted = {}
+            requested = {}
             for number, commit in committed.items():
                 identity = cursor_identity(subscription, number)
                 known = copies.get((identity.topic, number, identity.subscription), {})
                 copy = checkpoint_of(identity, commit, known.values(), bytes.fromhex(self._session))
                 if copy is not None:
-                    wanted[number] = copy
-            if wanted and not self._groups.describe_group(group, deadline).members:
-                self._write(subscription, wanted, deadline)
-                done += len(wanted)
+                    requested[number] = copy
+            if requested and not self._groups.describe_group(group, deadline).members:
+                self._write(subscription, requested, deadline)
+                done += len(requested)
         return done
 
-    def _write(self, subscription: Subscription, wanted: Mapping[int, CursorCheckpoint], deadline: Deadline) -> None:
+    def _write(self, subscription: Subscription, requested: Mapping[int, CursorCheckpoint], deadline: Deadline) -> None:
         topic, now_ms = str(subscription.topic.name), self._clock.now_ms()
         records: list[tuple[bytes, bytes | None]] = []
-        for number, copy in wanted.items():
+        for number, copy in requested.items():
             key = CursorCheckpointKey(topic, number, subscription.name, self._session)
             value = CursorCheckpoint(copy.version, copy.save, copy.kafka_offset, copy.metadata, now_ms)
             records.append((encode_key(key), encode_checkpoint(value)))
         self._log.append_many(CURSOR_CHECKPOINTS, CURSOR_CHECKPOINTS.partition_for(topic), records, deadline)
-        _log.info("cursor=%s/%s copied what its idle group has of partitions %s", topic, subscription.name, [*wanted])
+        _log.info(
+            "cursor=%s/%s copied what its idle group has of partitions %s", topic, subscription.name, [*requested]
+        )
 
 
 def checkpoint_of(

@@ -48,8 +48,8 @@ class Sizes:
 
     def of(self, stretches: Iterable[Stretch], deadline: Deadline) -> dict[Stretch, Measured]:
         """The measured stretches; those that cannot be measured now are missing, with a log line."""
-        wanted = list(stretches)
-        unknown = [stretch for stretch in wanted if stretch not in self._known]
+        requested = list(stretches)
+        unknown = [stretch for stretch in requested if stretch not in self._known]
         fresh: dict[Stretch, Measured] = {}
         for stretch, found in zip(unknown, self._measure(unknown, deadline) if unknown else (), strict=True):
             if isinstance(found, LayerError):
@@ -57,7 +57,7 @@ class Sizes:
             else:
                 fresh[stretch] = found
         known = {**self._known, **fresh}
-        self._known = {stretch: known[stretch] for stretch in wanted if stretch in known}
+        self._known = {stretch: known[stretch] for stretch in requested if stretch in known}
         return self._known
 
 
@@ -78,7 +78,7 @@ class _Backlog(NamedTuple):
 class _Limited:
     topic: Topic
     quotas: Quotas
-    told: BacklogExceeded | None
+    reported: BacklogExceeded | None
     subscriptions: Mapping[str, Subscription]
     backlogs: Mapping[int, _Backlog]
     """The partitions with a backlog."""
@@ -155,11 +155,11 @@ class BacklogKeeper:
     def _hold(self, limited: _Limited, measured: Mapping[Stretch, Measured], deadline: Deadline) -> int:
         now_ms = self._services.clock.now_ms()
         done = 0
-        to_tell: Exceeded | None = None
+        to_report: Exceeded | None = None
         if limited.quotas.by_size.limit_bytes == 0 and not limited.backlogs:  # always reached
-            to_tell = limited.quotas.exceeded(0, 0, None, now_ms)
-            if to_tell is not None and to_tell.action is QuotaAction.CONSUMER_BACKLOG_EVICTION:
-                to_tell = None
+            to_report = limited.quotas.exceeded(0, 0, None, now_ms)
+            if to_report is not None and to_report.action is QuotaAction.CONSUMER_BACKLOG_EVICTION:
+                to_report = None
         seen = [stretch for stretch in limited.stretches().values() if stretch in measured]
         for stretch in seen:
             partition, sizes = stretch.partition, measured[stretch]
@@ -167,30 +167,30 @@ class BacklogKeeper:
             if exceeded is None:
                 continue
             if exceeded.action is not QuotaAction.CONSUMER_BACKLOG_EVICTION:
-                to_tell = to_tell or exceeded
+                to_report = to_report or exceeded
                 continue
             done += self._evict(limited, partition, exceeded, sizes, deadline)
-        if to_tell is None and not (limited.all_known and len(seen) == len(limited.backlogs)):
+        if to_report is None and not (limited.all_known and len(seen) == len(limited.backlogs)):
             return done  # the written state stands until all is known
-        return done + self._report(limited, to_tell, now_ms, deadline)
+        return done + self._report(limited, to_report, now_ms, deadline)
 
     def _report(self, limited: _Limited, exceeded: Exceeded | None, now_ms: int, deadline: Deadline) -> int:
-        told, to_tell = limited.told, None
+        reported, to_report = limited.reported, None
         if exceeded is not None:
             self.exceeded += 1
             holds = exceeded.action is QuotaAction.PRODUCER_REQUEST_HOLD
-            to_tell = BacklogExceeded(holds, exceeded.limit, now_ms + TOLD_MS)
-            if told is not None and told.until_ms > now_ms + TOLD_MS // 2 and told.holds is holds:
+            to_report = BacklogExceeded(holds, exceeded.limit, now_ms + TOLD_MS)
+            if reported is not None and reported.until_ms > now_ms + TOLD_MS // 2 and reported.holds is holds:
                 return 0
-        if told == to_tell:
+        if reported == to_report:
             return 0
         try:
-            self._services.topics.records.note_backlog(limited.topic, to_tell, deadline)
+            self._services.topics.records.note_backlog(limited.topic, to_report, deadline)
         except LayerError as failure:
             deadline.check("producers to be notified of a backlog")
             _log.warning("topic=%s its producers get no notice of its backlog now: %s", limited.topic.name, failure)
             return 0
-        _log.info("topic=%s notice to its producers: %s", limited.topic.name, to_tell or "they may go on")
+        _log.info("topic=%s notice to its producers: %s", limited.topic.name, to_report or "they may go on")
         return 1
 
     def _evict(self, limited: _Limited, partition: int, exceeded: Exceeded, sizes: Measured, deadline: Deadline) -> int:
@@ -212,9 +212,9 @@ class BacklogKeeper:
             if cluster_of(name) is not None:
                 _log.warning("cursor=%s/%s holds %s, and is not set on", limited.topic.name, name, exceeded.limit)
                 continue
-            wishes: dict[int, CursorCommand] = {partition: AcknowledgeUpTo(offset - 1)}
+            commands: dict[int, CursorCommand] = {partition: AcknowledgeUpTo(offset - 1)}
             try:
-                self._change_cursors(limited.subscriptions[name], wishes, Deadline.after(_CURSOR_S))
+                self._change_cursors(limited.subscriptions[name], commands, Deadline.after(_CURSOR_S))
             except LayerError as failure:
                 deadline.check("a backlog to be evicted")
                 _log.warning("cursor=%s/%s cannot be set on now: %s", limited.topic.name, name, failure)

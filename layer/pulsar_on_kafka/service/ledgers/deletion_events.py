@@ -115,11 +115,11 @@ _DROPPED: Final = (RECONSUMETIMES, DELAY_TIME, REASON)
 _QUIET_MS: Final = 5_000
 
 
-def replay(client: Client, most: int, told: Callable[[int], None] = lambda more: None) -> int:
+def replay(client: Client, most: int, reported: Callable[[int], None] = lambda more: None) -> int:
     """Publishes up to `most` dead letters as events again, each with all its attempts, and acknowledges them; returns
     their number. A crash between the two leaves both, which does no harm.
 
-    Ends before `most` when none arrived for 5 s: another process has the rest. `told` is called for each. Raises
+    Ends before `most` when none arrived for 5 s: another process has the rest. `reported` is called for each. Raises
     PulsarExceptions: the replayed events stay.
     """
     consumer = client.subscribe(DEAD_LETTERS, OPERATOR, ConsumerType.Shared, initial_position=InitialPosition.Earliest)
@@ -135,7 +135,7 @@ def replay(client: Client, most: int, told: Callable[[int], None] = lambda more:
             producer.send(letter.data(), properties=properties, partition_key=letter.partition_key() or None)
             consumer.acknowledge(letter)
             done += 1
-            told(1)
+            reported(1)
     finally:
         producer.close()
         consumer.close()

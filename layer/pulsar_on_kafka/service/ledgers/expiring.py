@@ -89,14 +89,14 @@ class MessageExpiry:
         return expired
 
     def _acknowledge(self, subscription: Subscription, first_live: Mapping[int, int], deadline: Deadline) -> int:
-        wishes: dict[int, CursorCommand] = {}
+        commands: dict[int, CursorCommand] = {}
         for partition, cursor in self._read_cursors(subscription, deadline).items():
             if partition not in first_live:
                 continue
             upto = acknowledged_by_ttl(cursor.state.next_unacked, first_live[partition])
             if upto is not None:
-                wishes[partition] = AcknowledgeUpTo(upto)
-        if wishes:
-            self._change_cursors(subscription, wishes, deadline)
-            _log.info("cursor=%s/%s expired up to %s", subscription.topic.name, subscription.name, wishes)
-        return len(wishes)
+                commands[partition] = AcknowledgeUpTo(upto)
+        if commands:
+            self._change_cursors(subscription, commands, deadline)
+            _log.info("cursor=%s/%s expired up to %s", subscription.topic.name, subscription.name, commands)
+        return len(commands)

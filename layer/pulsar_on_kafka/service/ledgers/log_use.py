@@ -87,10 +87,10 @@ class KafkaLogUse:
         """By topic and partition the first offset that was published at or after this Unix time; otherwise the log's
         end. Partitions without a leader are missing."""
         places = [(topic.kafka_topic, partition) for topic in topics for partition in topic.logs]
-        told = self._services.admin.offsets_at_time(places, since_ms, deadline)
+        reported = self._services.admin.offsets_at_time(places, since_ms, deadline)
         found: dict[str, Mapping[int, int]] = {}
         for topic in topics:
-            known = {p: told[topic.kafka_topic, p] for p in topic.logs if (topic.kafka_topic, p) in told}
+            known = {p: reported[topic.kafka_topic, p] for p in topic.logs if (topic.kafka_topic, p) in reported}
             found[topic.name] = {p: topic.logs[p].end if first is None else first for p, first in known.items()}
         return found
 

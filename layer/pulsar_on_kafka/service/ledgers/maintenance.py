@@ -300,10 +300,10 @@ class Maintenance(SharedRole):
         return serving
 
     def _report_unreadable(self, number: int, failure: Corrupt) -> None:
-        told = str(failure)
-        level = logging.DEBUG if self._unreadable.get(number) == told else logging.ERROR
-        self._unreadable[number] = told
-        _log.log(level, "ledgers=%d its lists are not kept: %s", number, told)
+        reported = str(failure)
+        level = logging.DEBUG if self._unreadable.get(number) == reported else logging.ERROR
+        self._unreadable[number] = reported
+        _log.log(level, "ledgers=%d its lists are not kept: %s", number, reported)
 
 
 class Share:

@@ -79,7 +79,7 @@ class Retirement:
         self._use = use
         self._events = events
         self._trusted = trusted
-        self._asked_for: set[int] = set()
+        self._requested: set[int] = set()
 
     def run(self, owner: LedgerOwner, topics: Sequence[TopicLogs], deadline: Deadline) -> Retired:
         """Removes deletable ledgers from the lists of these topics of an owner that took over.
@@ -107,16 +107,16 @@ class Retirement:
         owner.restate(kept, LedgerState.CLOSED, deadline)
         lists = owner.lists(deadline)
         self._trusted.add(ledger.id for ledger in gone if lists.ledger(ledger.id) is None)
-        self._asked_for.difference_update(ledger.id for ledger in (*gone, *kept))
+        self._requested.difference_update(ledger.id for ledger in (*gone, *kept))
         _report(gone, kept)
         return Retired(len(gone), len(kept), len(gone) == MAX_AT_ONCE)
 
     def _request_deletion(self, pending: Sequence[Ledger], deadline: Deadline) -> None:
         """Requests the deletion of their data; this process requests it once."""
-        new = [ledger for ledger in pending if ledger.id not in self._asked_for]
+        new = [ledger for ledger in pending if ledger.id not in self._requested]
         if new:
             self._events.send(new, deadline)
-            self._asked_for.update(ledger.id for ledger in new)
+            self._requested.update(ledger.id for ledger in new)
 
     def _judge(
         self, lists: LedgerLists, topics: Sequence[TopicLogs], deadline: Deadline, enough: float = inf

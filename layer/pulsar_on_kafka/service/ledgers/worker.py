@@ -149,7 +149,7 @@ class DeletionWorker:
                 producer.close()
 
     def _process(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        asked: defaultdict[tuple[str, int], list[_Asked]] = defaultdict(list)
+        requested: defaultdict[tuple[str, int], list[_Asked]] = defaultdict(list)
         for message in messages:
             try:
                 event = _read(message)
@@ -158,17 +158,20 @@ class DeletionWorker:
             except PulsarException as failure:
                 self._fail(consumer, message, failure)
             else:
-                asked[event.topic, event.partition].append(_Asked(message, event.ledger_id))
-        for (topic, partition), events in asked.items():
+                requested[event.topic, event.partition].append(_Asked(message, event.ledger_id))
+        for (topic, partition), events in requested.items():
             self._delete(consumer, topic, partition, events)
 
-    def _delete(self, consumer: Consumer, topic: str, partition: int, asked: Sequence[_Asked]) -> None:
+    def _delete(self, consumer: Consumer, topic: str, partition: int, requested: Sequence[_Asked]) -> None:
         """Judge all events of a partition by one look, and delete once."""
-        trusted = {each.ledger_id for each in asked if each.ledger_id in self._trusted}
+        trusted = {each.ledger_id for each in requested if each.ledger_id in self._trusted}
         deadline = Deadline.after(_LOOK_S)
         try:
             found = self._look.at(
-                TopicName.parse(topic), partition, deadline, with_list=any(e.ledger_id not in trusted for e in asked)
+                TopicName.parse(topic),
+                partition,
+                deadline,
+                with_list=any(e.ledger_id not in trusted for e in requested),
             )
             judgements = [
                 judge(
@@ -179,7 +182,7 @@ class DeletionWorker:
                     trusted=each.ledger_id in trusted,
                     former=found.former,
                 )
-                for each in asked
+                for each in requested
             ]
             before = max((each.before for each in judgements if each.verdict is DeletionVerdict.DELETE), default=0)
             if before and found.whose is not None:
@@ -188,24 +191,24 @@ class DeletionWorker:
             if found.deleting is not None and any(each.verdict is not DeletionVerdict.REFUSE for each in judgements):
                 self._look.end(found.deleting, deadline)
         except LayerError as failure:
-            for each in asked:
+            for each in requested:
                 self._fail(consumer, each.message, failure)
             return
-        for each, judgement in zip(asked, judgements, strict=True):
+        for each, judgement in zip(requested, judgements, strict=True):
             self._settle(consumer, each, judgement)
 
-    def _settle(self, consumer: Consumer, asked: _Asked, judgement: Judgement) -> None:
+    def _settle(self, consumer: Consumer, requested: _Asked, judgement: Judgement) -> None:
         verdict = judgement.verdict
         if verdict is DeletionVerdict.REFUSE:
-            self._refuse(consumer, asked.message, judgement.reason)
+            self._refuse(consumer, requested.message, judgement.reason)
             return
         self._counts[verdict.value] += 1
         if verdict is DeletionVerdict.WAIT:
-            _log.debug("ledger=%d is not deleted yet: %s", asked.ledger_id, judgement.reason)
-            consumer.reconsume_later(asked.message, self._retry_ms, {REASON: judgement.reason})
+            _log.debug("ledger=%d is not deleted yet: %s", requested.ledger_id, judgement.reason)
+            consumer.reconsume_later(requested.message, self._retry_ms, {REASON: judgement.reason})
             return
-        consumer.acknowledge(asked.message)
-        self._trusted.forget([asked.ledger_id])
+        consumer.acknowledge(requested.message)
+        self._trusted.forget([requested.ledger_id])
 
     def _fail(self, consumer: Consumer, message: Message, failure: Exception) -> None:
         self._counts[FAILED] += 1

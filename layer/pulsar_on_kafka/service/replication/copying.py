@@ -95,8 +95,8 @@ class Copying:
                 else:
                     yield [*self._copies(unpack(found)), origin, position, published]
             else:
-                wanted = self._headers_to_copy(found or [])
-                yield None if wanted is None else [*wanted, origin, position, published]
+                requested = self._headers_to_copy(found or [])
+                yield None if requested is None else [*requested, origin, position, published]
 
     def _headers_to_copy(self, headers: Headers) -> Headers | None:
         ours = [name for name, _ in headers if name in _CONCERNS_US]
@@ -104,8 +104,8 @@ class Copying:
             if REPLICATED_FROM in ours or MARKER in ours:
                 return None
             if REPLICATE_TO in ours:
-                wanted = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to
-                if wanted is not None and self._target not in wanted:
+                requested = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to
+                if requested is not None and self._target not in requested:
                     return None
             chunk, raw = CHUNK in ours, BATCH in ours and is_raw(headers)
             if chunk or raw:

@@ -190,7 +190,7 @@ class Replication(SharedRole):
         registry = self._node.clusters.registry(deadline)
         named = self._named(partitions, deadline) if partitions else {}
         retired = self._connect(registry)
-        wanted = {
+        requested = {
             (topic, cluster)
             for topic, clusters in named.items()
             for cluster in clusters
@@ -199,14 +199,14 @@ class Replication(SharedRole):
         over = [
             each
             for each, replicator in self._running.items()
-            if each not in wanted
+            if each not in requested
             or self._remotes[each[1]].settings is not replicator.settings
             or not replicator.is_alive()
         ]
         self._end(over, Deadline.after(_CLOSE_S))
         for remote in retired:
             remote.close()
-        for topic, cluster in sorted(wanted - self._running.keys()):
+        for topic, cluster in sorted(requested - self._running.keys()):
             if self._worker.ended:
                 return
             made = Replicator(self._node, TopicName.parse(topic), self._remotes[cluster], registry.local, self._member)

@@ -271,9 +271,9 @@ class Checked(Whole[T]):
         expect_format(reader.take(1)[0], self._FORMAT, self._what)
         if (kind := reader.take(1)[0]) != self._kind:
             raise CorruptRecord(f"{self._what} is of kind {kind}, expected {self._kind}")
-        wanted = int.from_bytes(reader.take(4), "big")
-        if (found := crc32(data[1:2] + data[self._BODY_AT :])) != wanted:
-            raise CorruptRecord(f"{self._what} of {len(data)} bytes has CRC-32 {found:08x}, written was {wanted:08x}")
+        required = int.from_bytes(reader.take(4), "big")
+        if (found := crc32(data[1:2] + data[self._BODY_AT :])) != required:
+            raise CorruptRecord(f"{self._what} of {len(data)} bytes has CRC-32 {found:08x}, written was {required:08x}")
         value = self._layout.read(reader)
         reader.expect_end()
         return value

@@ -121,7 +121,7 @@ class Request:
 
     id: bytes
     life: CursorLife
-    wish: CursorCommand
+    command: CursorCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,29 +283,31 @@ _SAID: Final[JsonRecords[_WireCommand]] = JsonRecords("cursor request", _WISHES,
 
 
 def encode_request(request: Request) -> bytes:
-    said: _WireCommand
-    match request.wish:
+    wire: _WireCommand
+    match request.command:
         case Acknowledge(ledgers):
-            said = _Acknowledge(_LEDGERS.encode(ledgers))
+            wire = _Acknowledge(_LEDGERS.encode(ledgers))
         case DescribeConsumers(partition, offset):
-            said = _Consumers(partition, offset)
-        case wish:
-            said = wish
-    return _SAID.encode(said, id=request.id.hex(), life=request.life)
+            wire = _Consumers(partition, offset)
+        case command:
+            wire = command
+    return _SAID.encode(wire, id=request.id.hex(), life=request.life)
 
 
 def encode_transaction(request: CursorTransactionRequest) -> bytes:
     """Raises MappingError as `encode_pending_ack`."""
-    said = _Hold(request.txn, _ACKS.encode(request.ack), request.again)
-    return _SAID.encode(said, id=request.id.hex(), life=request.life)
+    wire = _Hold(request.txn, _ACKS.encode(request.ack), request.again)
+    return _SAID.encode(wire, id=request.id.hex(), life=request.life)
 
 
 def encode_answer(answer: CursorReply) -> bytes:
     return _ANSWERS.encode(_Answer(answer.id.hex(), answer.result, answer.refused, answer.reason))
 
 
-def encode_report(told: ConsumersReport) -> bytes:
-    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder, told.active))
+def encode_report(report: ConsumersReport) -> bytes:
+    return _TOLD.encode(
+        _Told(report.id.hex(), report.member, report.consumers, report.waiting, report.holder, report.active)
+    )
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersReport | None:
@@ -323,25 +325,27 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
         answer = _ANSWERS.decode(value)
         return CursorReply(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
-        told = _TOLD.decode(value)
-        return ConsumersReport(_id(told.told), told.member, told.consumers, told.waiting, told.holder, told.active)
+        report = _TOLD.decode(value)
+        return ConsumersReport(
+            _id(report.told), report.member, report.consumers, report.waiting, report.holder, report.active
+        )
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 
 def _request(value: bytes) -> Request | CursorTransactionRequest:
-    asked, said = _ASKED.decode(value), _SAID.decode(value)
-    request_id = _id(asked.id)
-    match said:
+    requested, wire = _ASKED.decode(value), _SAID.decode(value)
+    request_id = _id(requested.id)
+    match wire:
         case _Hold(txn, ack, again):
             if max(txn) >= 1 << 64:
                 raise CorruptRecord(f"cursor request's txn is {txn}, expected halves of 64 bits")
-            return CursorTransactionRequest(request_id, asked.life, TxnId(*txn), _ACKS.decode(ack), again)
+            return CursorTransactionRequest(request_id, requested.life, TxnId(*txn), _ACKS.decode(ack), again)
         case _Acknowledge(ledgers):
-            return Request(request_id, asked.life, Acknowledge(_LEDGERS.decode(ledgers)))
+            return Request(request_id, requested.life, Acknowledge(_LEDGERS.decode(ledgers)))
         case _Consumers():
-            return Request(request_id, asked.life, DescribeConsumers(said.partition, said.offset))
+            return Request(request_id, requested.life, DescribeConsumers(wire.partition, wire.offset))
         case _:
-            return Request(request_id, asked.life, said)
+            return Request(request_id, requested.life, wire)
 
 
 def _id(text: str) -> bytes:

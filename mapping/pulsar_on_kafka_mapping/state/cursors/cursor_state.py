@@ -182,16 +182,16 @@ class Segment:
 
 def encode_commit_metadata(metadata: CommitMetadata) -> str:
     """Text for the group commit; may come out longer than `MAX_METADATA_CHARS` (then use a marker)."""
-    said = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
+    reported = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
     if metadata.marker_offset is None:
-        said, metadata = _KIND_HOLES, replace(metadata, holes=metadata.holes or Holes(BitMap()))
-    said |= _WITH_REQUESTS if metadata.requests else 0
-    said |= _WITH_PENDING_ACKS if metadata.pending_acks else 0
-    said |= _WITH_LEASES if metadata.leased_from is not None else 0
+        reported, metadata = _KIND_HOLES, replace(metadata, holes=metadata.holes or Holes(BitMap()))
+    reported |= _WITH_REQUESTS if metadata.requests else 0
+    reported |= _WITH_PENDING_ACKS if metadata.pending_acks else 0
+    reported |= _WITH_LEASES if metadata.leased_from is not None else 0
     out = bytearray()
     LINEAGE.write(out, metadata.lineage)
-    out.append(said)
-    for name, part in _parts(said).items():
+    out.append(reported)
+    for name, part in _parts(reported).items():
         part.write(out, getattr(metadata, name))
     return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
 
@@ -210,19 +210,19 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
         raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
     reader = ByteReader(data, "commit metadata")
     lineage = LINEAGE.read(reader)
-    said = reader.take(1)[0]
-    fields = {"holes": None, **{name: part.read(reader) for name, part in _parts(said).items()}}
+    reported = reader.take(1)[0]
+    fields = {"holes": None, **{name: part.read(reader) for name, part in _parts(reported).items()}}
     reader.expect_end()
-    return CommitMetadata(lineage, **fields, pending_acks=bool(said & _WITH_PENDING_ACKS))
+    return CommitMetadata(lineage, **fields, pending_acks=bool(reported & _WITH_PENDING_ACKS))
 
 
-def _parts(said: int) -> dict[str, Layout[Any]]:
+def _parts(reported: int) -> dict[str, Layout[Any]]:
     """The fields that stand behind a kind, in their order."""
-    kind = said & ~(_WITH_REQUESTS | _WITH_PENDING_ACKS | _WITH_LEASES)
+    kind = reported & ~(_WITH_REQUESTS | _WITH_PENDING_ACKS | _WITH_LEASES)
     if kind > _KIND_MARKER_AND_HOLES:
         raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
-    parts: dict[str, Layout[Any]] = {"requests": _REQUESTS} if said & _WITH_REQUESTS else {}
-    if said & _WITH_LEASES:
+    parts: dict[str, Layout[Any]] = {"requests": _REQUESTS} if reported & _WITH_REQUESTS else {}
+    if reported & _WITH_LEASES:
         parts["leased_from"] = VARINT
     if kind != _KIND_HOLES:
         parts["marker_offset"] = U64

@@ -276,8 +276,8 @@ def _consumer_fields(of: RemoteConsumer) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _consumer(said: tuple[Any, ...]) -> RemoteConsumer:
-    number, name, priority, max_unacked, flags, ranges, limits, delivered, unacked, most = said
+def _consumer(reported: tuple[Any, ...]) -> RemoteConsumer:
+    number, name, priority, max_unacked, flags, ranges, limits, delivered, unacked, most = reported
     return RemoteConsumer(
         number, name, priority, max_unacked, ranges if flags & _RANGES else None, bool(flags & _OUT_OF_ORDER), limits,
         delivered, unacked, most - 1 if most else None,
@@ -300,8 +300,8 @@ def _report_fields(report: Report) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _report(said: tuple[Any, ...]) -> Report:
-    life, member, sequence, flags, consumers, heard, acks, batch_acks, nacks, answers, chunked = said
+def _report(reported: tuple[Any, ...]) -> Report:
+    life, member, sequence, flags, consumers, received, acks, batch_acks, nacks, answers, chunked = reported
     for partition, messages in chunked.items():
         if not all(offsets for offsets, _ in messages):
             raise CorruptRecord("lease record has a message in chunks without any")
@@ -309,7 +309,7 @@ def _report(said: tuple[Any, ...]) -> Report:
             by_last = {offsets[-1]: (offsets, total_bytes) for offsets, total_bytes in messages}
             answers[partition] = replace(answers[partition], chunked=by_last)
     return Report(
-        life, member, sequence, consumers, heard, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
+        life, member, sequence, consumers, received, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
         bool(flags & _SAVE),
     )  # fmt: skip
 

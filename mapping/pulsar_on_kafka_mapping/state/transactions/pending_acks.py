@@ -127,7 +127,7 @@ def _read_batch(reader: ByteReader) -> tuple[int, int]:
 
 _BATCH: Final = Layout(_write_batch, _read_batch, 1)
 _CUMULATIVE: Final[Layout[CumulativeAck]] = as_other(
-    row(VARINT, _BATCH), lambda ack: (ack.offset, ack[1:]), lambda said: CumulativeAck(said[0], *said[1])
+    row(VARINT, _BATCH), lambda ack: (ack.offset, ack[1:]), lambda reported: CumulativeAck(reported[0], *reported[1])
 )
 _LIFE: Final = record(CursorIncarnation, topic_incarnation=VARINT, subscription_incarnation=VARINT)
 ACK: Final = record(TxnAck, whole=BITMAP, batches=table(VARINT, _BATCH), cumulative=optional(_CUMULATIVE))

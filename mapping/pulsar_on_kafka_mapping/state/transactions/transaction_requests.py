@@ -96,7 +96,7 @@ _SAID: Final[Mapping[type[Command], type[msgspec.Struct]]] = {
     for kind in _KINDS.values()
 }
 """Commands in JSON form, where a transaction's id is text."""
-_OF_SAID: Final = {said: kind for kind, said in _SAID.items()}
+_OF_SAID: Final = {reported: kind for kind, reported in _SAID.items()}
 _COMMANDS: Final = JsonRecords(
     "transaction request",
     {word: _SAID[kind] for word, kind in _KINDS.items()},
@@ -109,18 +109,18 @@ _ASKED: Final = json_record("transaction request", _Asked)
 def encode_transaction_request(request: TransactionRequest) -> bytes:
     """Raises MappingError: more than the topic takes, or text that is no Unicode."""
     kind = type(request.command)
-    said = [getattr(request.command, each.name) for each in fields(kind)]
-    texts = [each.to_bytes().decode() if isinstance(each, TxnId) else each for each in said]
+    reported = [getattr(request.command, each.name) for each in fields(kind)]
+    texts = [each.to_bytes().decode() if isinstance(each, TxnId) else each for each in reported]
     return _COMMANDS.encode(_SAID[kind](*texts), until_ms=request.until_ms)
 
 
 def decode_transaction_request(data: bytes) -> TransactionRequest:
     """Raises CorruptRecord, naming what was expected. Unknown fields are ignored."""
-    said = _COMMANDS.decode(data)
-    members = msgspec.structs.asdict(said)
+    reported = _COMMANDS.decode(data)
+    members = msgspec.structs.asdict(reported)
     if "txn" in members:
         try:
             members["txn"] = TxnId.from_bytes(members["txn"].encode())
         except MappingError as error:
             raise CorruptRecord(f"transaction request: {error}") from error
-    return TransactionRequest(_ASKED.decode(data).until_ms, _OF_SAID[type(said)](**members))
+    return TransactionRequest(_ASKED.decode(data).until_ms, _OF_SAID[type(reported)](**members))

@@ -150,22 +150,22 @@ class FenceRecords(_Fences[KnownFences]):
         return {p: [(offset, epoch.number) for epoch, offset in first.items()] for p, (first, _) in known.items()}
 
     def _look_for(
-        self, topic: Topic, partition: int, wanted: Unresolved, log_start: int, log_end: int, deadline: Deadline
+        self, topic: Topic, partition: int, requested: Unresolved, log_start: int, log_end: int, deadline: Deadline
     ) -> int | None:
         def begins(headers: Headers | None) -> bool:
-            return exclusive_epoch(headers) == wanted.epoch.number
+            return exclusive_epoch(headers) == requested.epoch.number
 
-        begin = position = max(wanted.not_below, log_start)
-        end = log_end if wanted.end is None else min(log_end, wanted.end)
+        begin = position = max(requested.not_below, log_start)
+        end = log_end if requested.end is None else min(log_end, requested.end)
         while position < end:
             step = min(position + _STEP, end)
             offset = self._first_of(topic, partition, (position, step), begins, deadline)
             if offset is not None:
-                self._note(partial(self.found, topic, partition, wanted.epoch, offset, deadline))
+                self._note(partial(self.found, topic, partition, requested.epoch, offset, deadline))
                 return offset
             position = step
             if position - begin >= _WORTH_NOTING:
-                self._note(partial(self._raise_bound, topic, partition, wanted.epoch, position, deadline))
+                self._note(partial(self._raise_bound, topic, partition, requested.epoch, position, deadline))
         return None
 
     def _raise_bound(self, topic: Topic, partition: int, epoch: Epoch, not_below: int, deadline: Deadline) -> None:
@@ -283,8 +283,8 @@ class TakeOverFences(_Fences[KnownTakeOvers]):
     def _looked_for(
         self, topic: Topic, partition: int, epoch: OriginEpoch, span: tuple[int, int], deadline: Deadline
     ) -> int | None:
-        wanted = Claimed(epoch.origin, epoch.number)
-        return self._first_of(topic, partition, span, lambda headers: begun_by(headers) == wanted, deadline)
+        requested = Claimed(epoch.origin, epoch.number)
+        return self._first_of(topic, partition, span, lambda headers: begun_by(headers) == requested, deadline)
 
     def _record(
         self, topic: Topic, epoch: OriginEpoch, bounds: Mapping[int, TakeOverBound], deadline: Deadline

@@ -54,7 +54,7 @@ class Membership:
         """The topic epoch that identifies an exclusive producer when it reconnects (`ProducerClaims.topic_epochs`); 0
         for a Shared one."""
         self._out: errors.Refused | None = None
-        self._told: Callable[[errors.Refused, Deadline], int] | None = None
+        self._report: Callable[[errors.Refused, Deadline], int] | None = None
         self._lock = threading.Lock()
         self.describe: Callable[[], Publisher] | None = None
         """The description of the producer for operators; called with each heartbeat (see `introduce`)."""
@@ -64,21 +64,22 @@ class Membership:
         self.describe = describe
         self._registry.heartbeat_soon(self.topic)
 
-    def when_thrown_out(self, tell: Callable[[errors.Refused, Deadline], int]) -> None:
-        """Registers `tell`, which is called once this producer is fenced (at once if it already is). It returns when no
-        message of the producer is under way, or with the number of records that may still be stored at the deadline."""
+    def when_thrown_out(self, report: Callable[[errors.Refused, Deadline], int]) -> None:
+        """Registers `report`, which is called once this producer is fenced (at once if it already is). It returns when
+        no message of the producer is under way, or with the number of records that may still be stored at the
+        deadline."""
         with self._lock:
-            self._told = tell
+            self._report = report
         if self._out is not None:
-            tell(self._out, Deadline.after(0))
+            report(self._out, Deadline.after(0))
 
     def throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
         """Fences the producer, for the registry. Returns how many of its records may still be stored at the
         deadline."""
         with self._lock:
             self._out = reason
-            tell = self._told
-        return 0 if tell is None else tell(reason, deadline)
+            report = self._report
+        return 0 if report is None else report(reason, deadline)
 
     def stands(self, claims: ProducerClaims) -> bool:
         """Whether the producer is still admitted, so that no other producer can have voided its records."""

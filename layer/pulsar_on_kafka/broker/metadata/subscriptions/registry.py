@@ -177,9 +177,9 @@ class Subscriptions:
             record = _record_for(topic, current)
             exclusive = claimant if kind is SubscriptionType.EXCLUSIVE else None
             claim = self._occupants.claim(exclusive) if exclusive is not None else None
-            wanted = range(topic.partitions) if partition is None else (partition,)
+            requested = range(topic.partitions) if partition is None else (partition,)
             if record is None or not is_alive(record, topic):
-                self._resolve(topic, wanted, starts, from_earliest, deadline)
+                self._resolve(topic, requested, starts, from_earliest, deadline)
                 served = None if partition is None else (partition,)
                 blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
                 blank = described(blank, properties, replicated=replicated)
@@ -189,7 +189,7 @@ class Subscriptions:
                 kind_there = "non-durable" if record.non_durable else "durable"
                 raise errors.Refused(f"{topic.name} has a {kind_there} subscription with the same name, {name}")
             self._occupants.check_free(topic, record, partition, kind, claimant, deadline)
-            self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
+            self._resolve(topic, missing(record, partition, requested), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
             changed = described(changed, properties, replicated=replicated)
@@ -544,8 +544,8 @@ class Subscriptions:
     ) -> None:
         unknown = [partition for partition in partitions if partition not in starts]
         if unknown:
-            ask = self._admin.start_offsets if from_earliest else self._admin.end_offsets
-            starts.update(ask(topic.kafka_topic, unknown, deadline))
+            request = self._admin.start_offsets if from_earliest else self._admin.end_offsets
+            starts.update(request(topic.kafka_topic, unknown, deadline))
 
 
 def opened_subscription(

@@ -154,12 +154,12 @@ class MetricsCollector(Collector):
 
 
 def _build() -> Metric:
-    told = {
+    reported = {
         "version": _version("pulsar-on-kafka"),
         "confluent_kafka": _version("confluent-kafka"),
         "python": platform.python_version(),
     }
-    return InfoMetricFamily("pok_build", "What this process is made of.", value=told)
+    return InfoMetricFamily("pok_build", "What this process is made of.", value=reported)
 
 
 def _handles() -> Iterator[Metric]:
@@ -185,14 +185,14 @@ def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     counted, answered = [], []
     for node in nodes:
         members = node.memberships.members()
-        asked = {key: member.request_stats() for key, member in members.items()}
+        requested = {key: member.request_stats() for key, member in members.items()}
         for key, meter in node.meters.subscriptions():
             labels = [node.cluster_id, *key]
             counted.append((labels, (meter, members.get(key))))
             for event in ("assigned", "revoked", "lost"):
                 rebalances.add_metric([*labels, event], getattr(meter, event))
             saves.add_metric(labels, meter.saves.cumulative(), meter.saves.sum_s)
-            stats = answer(asked[key], deadline) if key in asked else []
+            stats = answer(requested[key], deadline) if key in requested else []
             if stats is not None:
                 answered.append((labels, stats))
     yield from families(_COUNTS, _SUBSCRIPTION, counted)
@@ -229,13 +229,13 @@ def reading(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     """Per topic; gauges of a reader that does not answer until the deadline are left out."""
     counted, stopped, answered, views = [], [], [], []
     for node in nodes:
-        tails, told = _tails_and_stats(node, deadline)
+        tails, reported = _tails_and_stats(node, deadline)
         for topic, meter in node.meters.readers():
             labels = [node.cluster_id, topic]
             counted.append((labels, meter.counts()))
             stopped.append((labels, tails.get(topic, [])))
-            if told.get(topic) or topic not in tails:
-                answered.append((labels, told.get(topic, [])))
+            if reported.get(topic) or topic not in tails:
+                answered.append((labels, reported.get(topic, [])))
             views.append((labels, meter.views()))
     yield from families(_READ, _TOPIC, counted)
     yield from families([_STOPPED_READERS], _TOPIC, stopped)
@@ -246,11 +246,11 @@ def reading(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
 def _tails_and_stats(node: Node, deadline: Deadline) -> tuple[dict[str, list[Tail]], dict[str, list[TailStats]]]:
     """By topic: the readers, and the statistics of those that replied."""
     tails: dict[str, list[Tail]] = {}
-    told: dict[str, list[TailStats]] = {}
-    asked = [(topic, tail, tail.request_stats()) for topic, tail in node.readers.tails()]
-    for topic, tail, future in asked:
+    reported: dict[str, list[TailStats]] = {}
+    requested = [(topic, tail, tail.request_stats()) for topic, tail in node.readers.tails()]
+    for topic, tail, future in requested:
         tails.setdefault(topic, []).append(tail)
         stats = answer(future, deadline)
         if stats is not None:
-            told.setdefault(topic, []).append(stats)
-    return tails, told
+            reported.setdefault(topic, []).append(stats)
+    return tails, reported

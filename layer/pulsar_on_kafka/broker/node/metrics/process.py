@@ -41,10 +41,10 @@ def families(
         yield family
 
 
-def answer(asked: Future[S], deadline: Deadline) -> S | None:
+def answer(requested: Future[S], deadline: Deadline) -> S | None:
     """None when it did not come in time, or its thread has ended."""
     with suppress(FutureTimeoutError, LayerError):
-        return asked.result(max(0.01, deadline.remaining_s()))
+        return requested.result(max(0.01, deadline.remaining_s()))
     return None
 
 

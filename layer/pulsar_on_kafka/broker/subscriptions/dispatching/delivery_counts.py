@@ -179,14 +179,14 @@ class DeliveryCounting:
             guard = owned.guard
             if guard is None or owned.quiet:  # quiet: members may still report that they hold them
                 continue
-            if guard.suspects and not guard.told:
+            if guard.suspects and not guard.reported:
                 _log.warning(
                     "cursor=%s %d messages are delivered alone, or in small windows, because their consumer died",
                     owned.identity, guard.suspects,
                 )  # fmt: skip
-            elif guard.told and not guard.suspects:
+            elif guard.reported and not guard.suspects:
                 _log.info("cursor=%s all messages of consumers that died were delivered", owned.identity)
-            guard.told = bool(guard.suspects)
+            guard.reported = bool(guard.suspects)
 
     def end_where_over(self) -> None:
         """Stop counting without a dead letter policy when all counts of former owners are settled."""

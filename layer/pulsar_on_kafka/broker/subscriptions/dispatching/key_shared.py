@@ -404,7 +404,7 @@ def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
     if not keys.keep_order:
         return list(waiting)
     if owned.guard is not None:
-        below = max(below, owned.guard.told_below)
+        below = max(below, owned.guard.reported_below)
     keys.let_go(offset for offset in waiting if offset >= below)
     return [offset for offset in waiting if offset < below]
 

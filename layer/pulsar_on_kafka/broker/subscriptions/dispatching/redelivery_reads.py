@@ -71,10 +71,10 @@ class RedeliveryReads:
         ahead = self._ahead.get(owned.number, {})
         records.update((offset, ahead.pop(offset)) for offset in offsets if offset in ahead)
         at_hand = len(records)
-        wanted = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
-        read_to = self._read(owned, wanted, soon, records) if wanted else -1
+        requested = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
+        read_to = self._read(owned, requested, soon, records) if requested else -1
         self._incarnation.before_delivery()
-        gone = [offset for offset in wanted if offset <= read_to and offset not in records]
+        gone = [offset for offset in requested if offset <= read_to and offset not in records]
         if chunks.known:
             records, gone = chunks.put_together(offsets, records, gone)
         gone += self._not_committed(owned, records)
@@ -82,19 +82,21 @@ class RedeliveryReads:
             everything = chunks.acknowledged(gone)
             owned.cursor.acknowledge(everything)
             owned.settle(everything)
-        self.failed = bool(wanted) and len(records) <= at_hand and not gone
+        self.failed = bool(requested) and len(records) <= at_hand and not gone
         return RecordsFound(records, gone)
 
-    def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
-        """Add the `wanted` records to `records`; returns the offset up to which missing ones are gone."""
-        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted) - BitMap64(records)
+    def _read(
+        self, owned: OwnedPartition, requested: Sequence[int], soon: Sequence[int], records: dict[int, Any]
+    ) -> int:
+        """Add the `requested` records to `records`; returns the offset up to which missing ones are gone."""
+        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(requested) - BitMap64(records)
         ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
         kept_bytes = sum(len(record.value() or b"") for record in ahead.values())
-        apart = BitMap64() if kept_bytes >= _MAX_AHEAD_BYTES else self._near(wanted, later - BitMap64(ahead))
+        apart = BitMap64() if kept_bytes >= _MAX_AHEAD_BYTES else self._near(requested, later - BitMap64(ahead))
         self._ahead[owned.number] = ahead
         size = size_ahead = count = 0
         try:
-            offsets = sorted(apart.union(BitMap64(wanted)))
+            offsets = sorted(apart.union(BitMap64(requested)))
             for batch in self._fetcher.read_at(self._kafka_topic, owned.number, offsets, Deadline.after(_TIMEOUT_S)):
                 for record in batch:
                     offset, size_bytes = record.offset(), len(record.value() or b"")
@@ -109,22 +111,22 @@ class RedeliveryReads:
                 self._usual_bytes = (size + size_ahead) // count
                 if size >= MAX_REREAD_BYTES and not owned.chunks.known:
                     return int(batch[-1].offset())
-                if kept_bytes + size_ahead >= _MAX_AHEAD_BYTES and batch[-1].offset() >= wanted[-1]:
+                if kept_bytes + size_ahead >= _MAX_AHEAD_BYTES and batch[-1].offset() >= requested[-1]:
                     break
         except errors.OffsetOutOfRange:
-            return self._below_log_start(owned, wanted)
+            return self._below_log_start(owned, requested)
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
-            return max((offset for offset in wanted if offset in records), default=-1)
-        return wanted[-1]
+            return max((offset for offset in requested if offset in records), default=-1)
+        return requested[-1]
 
-    def _near(self, wanted: Sequence[int], later: BitMap64) -> BitMap64:
+    def _near(self, requested: Sequence[int], later: BitMap64) -> BitMap64:
         """The later offsets between the wanted ones, and those after them within 1 MiB."""
         near = BitMap64()
-        for run in near_ones(wanted):
+        for run in near_ones(requested):
             near.add_range(run[0], run[-1] + 1)
         reach = min(READ_THROUGH - 1, _MAX_AHEAD_BYTES // max(1, self._usual_bytes))
-        near.add_range(wanted[-1], wanted[-1] + reach + 1)
+        near.add_range(requested[-1], requested[-1] + reach + 1)
         return BitMap64(islice(later & near, _MAX_AHEAD))
 
     def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
@@ -144,7 +146,7 @@ class RedeliveryReads:
             del records[offset]
         return list(excluded)
 
-    def _below_log_start(self, owned: OwnedPartition, wanted: Sequence[int]) -> int:
+    def _below_log_start(self, owned: OwnedPartition, requested: Sequence[int]) -> int:
         """The highest wanted offset that Kafka deleted."""
         try:
             low = self._fetcher.log_start(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))
@@ -152,7 +154,7 @@ class RedeliveryReads:
             _log.warning("cursor=%s cannot find out where its log begins: %s", owned.identity, failure)
             return -1
         owned.deleted_below(low)
-        return max((offset for offset in wanted if offset < low), default=-1)
+        return max((offset for offset in requested if offset < low), default=-1)
 
 
 _STEP_S: Final = 0.02

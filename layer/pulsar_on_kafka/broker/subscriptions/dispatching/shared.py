@@ -111,12 +111,12 @@ class SharedDispatch:
         owned.release_due(min(room, _REPLAY_BATCH) - len(redeliveries.waiting))
         place = None if node is None else self._counting.place(owned, node, new=new)
         lowest = redeliveries.lowest(_REPLAY_BATCH if place else min(room, _REPLAY_BATCH))
-        wanted = self._counting.admit(owned, lowest, place)[:room]
-        if not wanted:
+        requested = self._counting.admit(owned, lowest, place)[:room]
+        if not requested:
             return False
-        found = self._reads.read(owned, wanted, lowest if place else ())
+        found = self._reads.read(owned, requested, lowest if place else ())
         redeliveries.taken(found.records)
-        records = {offset: found.records[offset] for offset in wanted if offset in found.records}
+        records = {offset: found.records[offset] for offset in requested if offset in found.records}
         offsets = owned.readable(records, redelivered=True)
         offsets = self._dead_lettering.divert(owned, offsets, records)
         while offsets:

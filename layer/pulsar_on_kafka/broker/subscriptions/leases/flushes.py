@@ -27,7 +27,7 @@ class LeaseFlushes:
             return None
         done: Future[None] = Future()
         self._waiting.append((self._lessee.mark(), done))
-        self._lessee.save_wanted = True
+        self._lessee.save_required = True
         return done
 
     def step(self) -> None:
@@ -35,7 +35,7 @@ class LeaseFlushes:
         while self._waiting and self._lessee.is_saved(self._waiting[0][0]):
             _, done = self._waiting.popleft()
             settle(done, None)
-        self._lessee.save_wanted = bool(self._waiting)
+        self._lessee.save_required = bool(self._waiting)
 
     def close(self, reason: errors.LayerError) -> None:
         for _, done in self._waiting:

@@ -20,10 +20,10 @@ _MAX_READ: Final = 1000
 
 
 class LiveMembers(NamedTuple):
-    """The client ids of the group's live members at `asked_s` (monotonic) or after."""
+    """The client ids of the group's live members at `requested_s` (monotonic) or after."""
 
     client_ids: Collection[str]
-    asked_s: float
+    requested_s: float
 
 
 class GroupLooks:
@@ -35,7 +35,7 @@ class GroupLooks:
         """`group`, `read`: see `LeaseTraffic`."""
         self._group = group
         self._read = read
-        self._asked: tuple[Future[Collection[str]], float] | None = None
+        self._requested: tuple[Future[Collection[str]], float] | None = None
         self._seen: LiveMembers | None = None
         self._reading: Future[RereadLeaseRecords] | None = None
         self._upto = 0
@@ -47,8 +47,8 @@ class GroupLooks:
     def begin_if_due(self, now_s: float, *, hurries: bool) -> None:
         """Begin a look if one is due: every second, or ten times a second if the caller `hurries`."""
         due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
-        if self._asked is None and self._seen is None and now_s >= due_s:
-            self._asked = (self._group(), now_s)
+        if self._requested is None and self._seen is None and now_s >= due_s:
+            self._requested = (self._group(), now_s)
             self._next_s = now_s + _LOOK_S
 
     def seen(self) -> LiveMembers | None:
@@ -57,10 +57,10 @@ class GroupLooks:
         Raises:
             StoreError: Kafka did not return the group's members.
         """
-        if self._asked is None or not self._asked[0].done():
+        if self._requested is None or not self._requested[0].done():
             return None
-        (answer, asked_s), self._asked = self._asked, None
-        return LiveMembers(answer.result(), asked_s)
+        (answer, requested_s), self._requested = self._requested, None
+        return LiveMembers(answer.result(), requested_s)
 
     def apply_first(self, seen: LiveMembers, since: int) -> None:
         """Some member is missing: `seen` counts after all records in the log by now, from offset `since` on, are
@@ -123,34 +123,34 @@ class LeaseClaims:
         """`saved_version`: see `LeaseTraffic`."""
         self._saved_version = saved_version
         self._wake = wake
-        self._asked: dict[int, _Asked] = {}
+        self._requested: dict[int, _Asked] = {}
 
     def __contains__(self, partition: int) -> bool:
         """A TAKE_OVER of the partition is neither confirmed nor refuted yet."""
-        return partition in self._asked
+        return partition in self._requested
 
     def add(self, partition: int, record: TakeOver) -> None:
-        asked = self._asked.get(partition)
-        if asked is None:
+        requested = self._requested.get(partition)
+        if requested is None:
             self._request_version(partition, [record])
         else:
-            asked.since.append(record)
+            requested.since.append(record)
 
     def settled(self) -> list[SavedVersion]:
         """Take the group's replies since the last call; failed requests are repeated."""
         found = []
-        for partition, asked in [each for each in self._asked.items() if each[1].answer.done()]:
-            del self._asked[partition]
-            again = asked.since
-            if asked.answer.exception() is None:
-                found.append(SavedVersion(partition, asked.answer.result(), asked.records))
+        for partition, requested in [each for each in self._requested.items() if each[1].answer.done()]:
+            del self._requested[partition]
+            again = requested.since
+            if requested.answer.exception() is None:
+                found.append(SavedVersion(partition, requested.answer.result(), requested.records))
             else:
-                again = asked.records + asked.since
+                again = requested.records + requested.since
             if again:
                 self._request_version(partition, again)
         return found
 
     def _request_version(self, partition: int, records: list[TakeOver]) -> None:
         answer = self._saved_version(partition)
-        self._asked[partition] = _Asked(answer, records)
+        self._requested[partition] = _Asked(answer, records)
         answer.add_done_callback(lambda _: self._wake())

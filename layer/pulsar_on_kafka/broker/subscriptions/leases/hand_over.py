@@ -86,17 +86,17 @@ class LeaseHandOver:
         version = owned.version
         record = TakeOver(self._terms.life, self._lessor.owner, version)
         number = owned.number
-        at, said = self._terms.traffic.take_over(number, record, leased_from, deadline)
+        at, reported = self._terms.traffic.take_over(number, record, leased_from, deadline)
         nacked: dict[int, Nack] = {}
-        recalled = {(each.to, each.owner): each.number for each in said if isinstance(each, Recall)}
-        for report in [each for each in said if isinstance(each, Report)]:
+        recalled = {(each.to, each.owner): each.number for each in reported if isinstance(each, Recall)}
+        for report in [each for each in reported if isinstance(each, Report)]:
             if report.life != self._terms.life:
                 continue
             owned.acknowledge_elsewhere(list(report.acks.get(number, ())), report.batch_acks.get(number, {}))
             if has_received(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self._recalled[number] = recalled
-        self._unheard[number] = self._lessee.unheard([each for each in said if isinstance(each, Lease)])
+        self._unheard[number] = self._lessee.unheard([each for each in reported if isinstance(each, Lease)])
         self._lessee.taken_in(number, leased_from)
         saves.applied_since, saves.applied_below = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.is_acknowledged(offset)}
@@ -118,7 +118,7 @@ class LeaseHandOver:
             unread = self._unheard.pop(number, BitMap64()) | self._lessee.unread(number)
             if owned.guard is not None:
                 owned.guard.never_received(unread)
-        leased = self._lessee.owned_now(number, asks=nacked is not None)
+        leased = self._lessee.owned_now(number, requests=nacked is not None)
         if nacked is not None:
             self._lessor.took_over(owned, nacked, recalled)
         if leased is None:

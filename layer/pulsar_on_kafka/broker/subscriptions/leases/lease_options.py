@@ -29,9 +29,9 @@ class RereadLeaseRecords(NamedTuple):
 class LeaseTraffic(Protocol):
     """One subscription's records in `deliveries`."""
 
-    def listen(self, hear: Callable[[Sequence[ReceivedLeaseRecord]], None], patience: Callable[[], bool]) -> None:
-        """From now on another thread calls `hear` with the records, in the order of the log. The thread may pause for a
-        moment whenever `patience` returns True."""
+    def listen(self, receive: Callable[[Sequence[ReceivedLeaseRecord]], None], patience: Callable[[], bool]) -> None:
+        """From now on another thread calls `receive` with the records, in the order of the log. The thread may pause
+        for a moment whenever `patience` returns True."""
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         """Append records, each with its partition. The future returns their offsets when they are durable. One call at
@@ -81,8 +81,8 @@ RequestFromOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """`client_id` names the membership in its Kafka group; `reader` reads leased records; at most `most_heard` received
-    records wait; the topic has `partitions`, or more by now (None: a single one is served); `session` is this
+    """`client_id` names the membership in its Kafka group; `reader` reads leased records; at most `max_received`
+    received records wait; the topic has `partitions`, or more by now (None: a single one is served); `session` is this
     membership's."""
 
     client_id: str
@@ -90,6 +90,6 @@ class LeaseTerms:
     traffic: LeaseTraffic
     reader: RecordReader
     request_from_owner: RequestFromOwner
-    most_heard: int = 20_000
+    max_received: int = 20_000
     partitions: int | None = 1
     session: bytes = field(default_factory=new_session)

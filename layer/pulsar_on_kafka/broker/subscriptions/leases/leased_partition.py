@@ -68,7 +68,7 @@ class LeasedPartition:
         self.version = 0
         """The version in the newest TAKE_OVER."""
         self.owner = b""
-        self.asked: int | None = None
+        self.requested: int | None = None
         """The version of a TAKE_OVER that waits for this member's reply."""
         self.held_before = HeldBefore()
         """Used where messages go to one consumer at a time."""

@@ -103,13 +103,13 @@ class LeasedRecords:
 
     def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:
         """Records by offset, and the offset up to which missing records are gone from Kafka."""
-        wanted: set[int] = set()
+        requested: set[int] = set()
         for each in taken:
             for entry in each.entries:
-                wanted.update(entry.chunks or (entry.offset,))
-        if not wanted:
+                requested.update(entry.chunks or (entry.offset,))
+        if not requested:
             return {}, -1
-        offsets = sorted(wanted)
+        offsets = sorted(requested)
         number, deadline = partition.slot.number, Deadline.after(_TIMEOUT_S)
         records: dict[int, Any] = {}
         whole = len(offsets) > sum(len(each.entries) for each in taken)

@@ -86,7 +86,7 @@ class Leasing:
         self._endpoints = endpoints
         self._wake = wake
         self._inbox = LeaseInbox(
-            terms.traffic.read, wake, self._can_wait, max_records=terms.most_heard, max_bytes=_MAX_RECEIVED_BYTES
+            terms.traffic.read, wake, self._can_wait, max_records=terms.max_received, max_bytes=_MAX_RECEIVED_BYTES
         )
         self._in_order = in_order = handle.type is SubscriptionType.FAILOVER
         """A partition's messages go to one consumer at a time, in any process."""
@@ -151,9 +151,9 @@ class Leasing:
         if self._owns_enough() or not joined:
             self._had_enough_s = now_s
         without = now_s - self._had_enough_s >= _ASK_AFTER_S
-        lessee.asking = without and any(not each.is_remote for each in self._endpoints)
+        lessee.requesting = without and any(not each.is_remote for each in self._endpoints)
         if self._in_order:
-            lessee.announces = lessee.announces and not (lessee.asking or self._owns_enough())
+            lessee.announces = lessee.announces and not (lessee.requesting or self._owns_enough())
         if lessee.to_read:
             self._records.read()
         else:
@@ -212,7 +212,7 @@ class Leasing:
     @property
     def reports_to_owners(self) -> bool:
         """This process waits for messages of other owners' partitions, or holds some."""
-        return self.lessee.asking or self.lessee.holds_any
+        return self.lessee.requesting or self.lessee.holds_any
 
     @property
     def reaches_owners(self) -> bool:
@@ -361,7 +361,7 @@ class Leasing:
 
     def finish(self) -> None:
         """Write the last report, in two seconds at most, and stop."""
-        self.lessee.asking = self.lessee.announces = False
+        self.lessee.requesting = self.lessee.announces = False
         self.write_all()
         self.stop()
 

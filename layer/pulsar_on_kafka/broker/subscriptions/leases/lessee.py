@@ -75,12 +75,12 @@ class Lessee:
         """The number of reports made, in all epochs."""
         self._acknowledges_from = 0
         """The first report whose acknowledgements the last report contains: a report may repeat earlier ones."""
-        self._asked_to_save = 0
+        self._save_requested_at = 0
         """The last report that asked for a save, by the same count."""
         self._leased_s: dict[Endpoint, float] = {}
         """The time of the last lease, by consumer."""
         self.partitions = self._holdings.partitions
-        self.asking = False
+        self.requesting = False
         """This process requests messages of other owners' partitions."""
         self.announces = False
         """This process is about to hold messages of partitions that it still owns, and must be known before."""
@@ -89,7 +89,7 @@ class Lessee:
         on waits for this member's reply."""
         self.reported_at = 0
         """The offset of the last report."""
-        self.save_wanted = False
+        self.save_required = False
         self.acks_s = ACKS_S
         """The time for which acknowledgements are gathered now, 0.1 to 2 s."""
         self.now_s = 0.0
@@ -137,7 +137,7 @@ class Lessee:
     def _taken_over(self, leased: LeasedPartition, owner: bytes, version: int) -> None:
         if version <= leased.version:
             return
-        leased.version = leased.asked = version
+        leased.version = leased.requested = version
         former, leased.owner = leased.owner, owner
         self._permits.open(owner)
         if former != owner and all(other.owner != former for other in self.partitions.values()):
@@ -201,7 +201,7 @@ class Lessee:
         self._acks.forget_refusals()
         for leased in self.partitions.values():
             self._forget(leased)
-            leased.asked = leased.version or None
+            leased.requested = leased.version or None
 
     def _forget(self, leased: LeasedPartition) -> None:
         leased.slot.forgotten += 1
@@ -322,12 +322,12 @@ class Lessee:
         waiting = (each.entries for each in self.to_read if each.partition.slot.number == number)
         return BitMap64(entry.offset for entries in waiting for entry in entries)
 
-    def owned_now(self, number: int, *, asks: bool) -> LeasedPartition | None:
+    def owned_now(self, number: int, *, requests: bool) -> LeasedPartition | None:
         """Take the entries that consumers hold of a partition that this process owns now, without unread ones. With
-        `in_order` there are none, unless the owner `asks` other members too and no entry was negatively
+        `in_order` there are none, unless the owner `requests` other members too and no entry was negatively
         acknowledged."""
         leased = self.partitions.get(number)
-        if self._in_order and leased is not None and (leased.refused or not asks):
+        if self._in_order and leased is not None and (leased.refused or not requests):
             self._forget(leased)
         return self._holdings.give_back(number)
 
@@ -342,8 +342,8 @@ class Lessee:
 
     @property
     def unsaved(self) -> bool:
-        said = self._unwritten is not None and bool(self._unwritten.acks or self._unwritten.batch_acks)
-        return self._acks.acknowledges or said or bool(self._saves)
+        reported = self._unwritten is not None and bool(self._unwritten.acks or self._unwritten.batch_acks)
+        return self._acks.acknowledges or reported or bool(self._saves)
 
     def mark(self) -> int:
         """The number of the report that contains all acknowledgements drained up to now, for `is_saved`."""
@@ -360,20 +360,20 @@ class Lessee:
         """The report to be written now, or None. It is the same until `written` is called."""
         if self._unwritten is not None:
             return self._unwritten
-        asked = {n: leased for n, leased in self.partitions.items() if leased.asked is not None}
-        if not asked and not self._is_due():
+        requested = {n: leased for n, leased in self.partitions.items() if leased.requested is not None}
+        if not requested and not self._is_due():
             return None
         self._sequence += 1
         self._reports += 1
-        save = self.save_wanted and self.unsaved
+        save = self.save_required and self.unsaved
         self._acknowledges_from, again = self._saves.take_unheard(self._reports)
         for number, each in again.items():
             self._acks.repeat(number, each)
-        stays = self.asking or self.announces or self.holds_any
-        consumers = self._permits.described(asking=self.asking) if stays else ()
+        stays = self.requesting or self.announces or self.holds_any
+        consumers = self._permits.described(requesting=self.requesting) if stays else ()
         acks, batch_acks, nacks = self._acks.take()
         if save:
-            self._asked_to_save = self._reports
+            self._save_requested_at = self._reports
         self._unwritten = Report(
             self._life,
             self.id,
@@ -383,12 +383,12 @@ class Lessee:
             acks,
             batch_acks,
             nacks,
-            {n: self._reply(leased, leased.asked or 0) for n, leased in asked.items()},
+            {n: self._reply(leased, leased.requested or 0) for n, leased in requested.items()},
             leaving=not consumers,
             save=save,
         )
-        for leased in asked.values():
-            leased.asked = None
+        for leased in requested.values():
+            leased.requested = None
         self._reported_s = self.now_s
         self._reported_consumers = frozenset(each.number for each in consumers)
         if self._unwritten.leaving:
@@ -413,12 +413,12 @@ class Lessee:
             return True
         if self._acks and self.now_s - self._reported_s >= self.acks_s:
             return True
-        if self.save_wanted and self.unsaved:
-            not_asked = self._saves.newest > self._asked_to_save
-            return bool(self._acks) or not_asked or self.now_s - self._reported_s >= KNOCK_S
+        if self.save_required and self.unsaved:
+            not_requested = self._saves.newest > self._save_requested_at
+            return bool(self._acks) or not_requested or self.now_s - self._reported_s >= KNOCK_S
         if self.announces:
             return not self.is_known
-        if not self.asking:
+        if not self.requesting:
             gone = self._reported_consumers - frozenset(self._permits.numbers.values())
             over = not self.holds_any or bool(gone) or self.now_s - self._reported_s >= RENEW_S
             return bool(self._reported_consumers) and over
@@ -434,7 +434,7 @@ class Lessee:
 
     def until_worth_reporting(self, endpoint: Endpoint) -> int | None:
         """The number of messages to be received from this inbox until a report is due for its room alone, or None."""
-        return self._permits.until_worth_reporting(endpoint) if self.asking else None
+        return self._permits.until_worth_reporting(endpoint) if self.requesting else None
 
     def _reply(self, leased: LeasedPartition, version: int) -> Held:
         offsets = {

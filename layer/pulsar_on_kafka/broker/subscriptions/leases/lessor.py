@@ -103,7 +103,7 @@ class Lessor:
     @property
     def is_requesting(self) -> bool:
         """Some partition waits for the members' replies to its TAKE_OVER."""
-        return bool(self._take_overs.asked)
+        return bool(self._take_overs.requested)
 
     @property
     def awaits_save(self) -> bool:
@@ -127,7 +127,7 @@ class Lessor:
 
     def gave_up(self, number: int) -> None:
         """Forget a partition that was given up; its next owner asks the members."""
-        self._take_overs.asked.pop(number, None)
+        self._take_overs.requested.pop(number, None)
         self._saves.gave_up(number)
         for member in self._members.values():
             member.recalled.pop(number, None)
@@ -207,13 +207,13 @@ class Lessor:
 
     def _follow(self, member: LeaseMember, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         member.sequence = report.sequence
-        member.heard_s = self.now_s
-        heard = report.heard.get(self.owner, 0)
+        member.received_s = self.now_s
+        received = report.heard.get(self.owner, 0)
         for number, nacks in report.nacks.items():
             owned = fresh.get(number)
             if self._take_overs.awaits(number, member.id.client_id):
                 continue  # see `TakeOvers.note_refusals`
-            if owned is not None and heard >= member.recalled.get(number, 0):
+            if owned is not None and received >= member.recalled.get(number, 0):
                 self._refuse(member, owned, nacks)
         self._update_consumers(member, report)
         for number in report.answers.keys() & fresh.keys():
@@ -222,18 +222,18 @@ class Lessor:
             self._drop(member, Departure.CLOSED)
 
     def _update_consumers(self, member: LeaseMember, report: Report) -> None:
-        said = {consumer.number: consumer for consumer in report.consumers}
-        for number in member.consumers.keys() - said.keys():
+        reported = {consumer.number: consumer for consumer in report.consumers}
+        for number in member.consumers.keys() - reported.keys():
             self._dispatch.detach(member.consumers.pop(number))
-        for number, consumer in said.items():
+        for number, consumer in reported.items():
             endpoint = member.consumers.get(number)
             if endpoint is None:
                 endpoint = self._attach(member, consumer)
             if endpoint is not None:
                 endpoint.allow(consumer.limits.get(self.owner, 0))
 
-    def _attach(self, member: LeaseMember, said: RemoteConsumer) -> RemoteEndpoint | None:
-        if said.number in member.refused:
+    def _attach(self, member: LeaseMember, reported: RemoteConsumer) -> RemoteEndpoint | None:
+        if reported.number in member.refused:
             return None
 
         def lend(partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
@@ -242,14 +242,14 @@ class Lessor:
         def recall(partition: int) -> None:
             self._recall(member, partition)
 
-        endpoint = RemoteEndpoint(said, member.id.client_id, lend, recall, self.may_lease)
+        endpoint = RemoteEndpoint(reported, member.id.client_id, lend, recall, self.may_lease)
         try:
             self._dispatch.attach(endpoint)
         except errors.Refused as reason:
-            member.refused.add(said.number)
-            _log.warning("consumer %s of %s is rejected: %s", said.name, member.id.client_id, reason)
+            member.refused.add(reported.number)
+            _log.warning("consumer %s of %s is rejected: %s", reported.name, member.id.client_id, reason)
             return None
-        member.consumers[said.number] = endpoint
+        member.consumers[reported.number] = endpoint
         return endpoint
 
     def _refuse(self, member: LeaseMember, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
@@ -268,7 +268,7 @@ class Lessor:
         if not self._take_overs.is_answer(number, held.version, member.id.client_id):
             return
         owned = self._owned[number]
-        if self._take_overs.asked[number].voided and held.offsets:
+        if self._take_overs.requested[number].voided and held.offsets:
             self._take_overs.answered(number, member.id.client_id)
             self._recall(member, number)
             return
@@ -296,7 +296,7 @@ class Lessor:
         if not left:
             return
         if self._in_order:
-            self._take_overs.asked[owned.number].held[endpoint] = HeldMessages(left, chunked)
+            self._take_overs.requested[owned.number].held[endpoint] = HeldMessages(left, chunked)
         else:
             self._dispatch.still_held(owned, endpoint, left, chunked)
 
@@ -307,8 +307,8 @@ class Lessor:
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
-        version, heard = owned.version, owned.saves.acks_known
-        lease = Lease(self.owner, version, member.id, member.number, consumer, heard, entries)
+        version, received = owned.version, owned.saves.acks_known
+        lease = Lease(self.owner, version, member.id, member.number, consumer, received, entries)
         self._outbox.add(partition, lease, urgent=needed)
 
     def _recall(self, member: LeaseMember, partition: int) -> None:
@@ -328,29 +328,28 @@ class Lessor:
 
     # Members go -------------------------------------------------------------------------------------------------------
 
-    def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
+    def misses_any(self, client_ids: Collection[str], requested_s: float) -> bool:
         """Some member would be expelled, or no longer waited for, if these were the live members (see `group_is`)."""
-        gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
-        return gone or self.is_requesting or bool(self._silent_at(asked_s))
+        gone = any(m.id.client_id not in client_ids and m.since_s < requested_s for m in self._members.values())
+        return gone or self.is_requesting or bool(self._silent_at(requested_s))
 
     def _silent_at(self, moment_s: float) -> list[LeaseMember]:
-        return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]
+        return [member for member in self._members.values() if moment_s - member.received_s > EXPIRY_S]
 
-    def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
-        """Apply the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Returns the partitions
-        that may be served now, and must be read from their read positions on.
+    def group_is(self, client_ids: Collection[str], requested_s: float) -> list[int]:
+        """Apply the live members of Kafka's group at or after `requested_s`, on the monotonic clock. Returns the
+        partitions that may be served now, and must be read from their read positions on.
 
-        If `misses_any`, call this after applying all records that were in the log at `asked_s`. So a silent member has
-        written nothing, and is not expelled because this process read late.
-        """
+        If `misses_any`, call this after applying all records that were in the log at `requested_s`. So a silent member
+        has written nothing, and is not expelled because this process read late."""
         for member in list(self._members.values()):
-            if member.id.client_id not in client_ids and member.since_s < asked_s:
+            if member.id.client_id not in client_ids and member.since_s < requested_s:
                 self._expel(member, "it is not a member of the group any more", Departure.DIED)
-        for member in self._silent_at(asked_s):
+        for member in self._silent_at(requested_s):
             self._expel(member, f"it wrote nothing for {EXPIRY_S:.0f} s", Departure.DIED)
-        for number in self._take_overs.answered_by(client_ids, asked_s):
+        for number in self._take_overs.answered_by(client_ids, requested_s):
             self._all_answered(number)
-        for number in self._take_overs.older_than(asked_s - EXPIRY_S):
+        for number in self._take_overs.older_than(requested_s - EXPIRY_S):
             _log.warning("partition=%d is served without replies of all members", number)
             self._all_answered(number)
         return self.take_complete()
@@ -367,18 +366,18 @@ class Lessor:
 
     def is_being_taken_over(self, number: int) -> bool:
         """Some members have yet to reply to the partition's TAKE_OVER."""
-        return number in self._take_overs.asked
+        return number in self._take_overs.requested
 
     def is_unanswered(self, number: int) -> bool:
         """Some members have yet to reply, and keep what they hold of the partition."""
-        asked = self._take_overs.asked.get(number)
-        return asked is not None and not asked.voided
+        requested = self._take_overs.requested.get(number)
+        return requested is not None and not requested.voided
 
     def holder_here(self, owned: OwnedPartition) -> PartitionConsumer | None:
         """Find this process's consumer that holds messages of a partition while other members have yet to reply
         (Failover). The reader skips these messages from now on."""
-        asked = self._take_overs.asked.get(owned.number)
-        for endpoint, held in ({} if asked is None or asked.voided else asked.held).items():
+        requested = self._take_overs.requested.get(owned.number)
+        for endpoint, held in ({} if requested is None or requested.voided else requested.held).items():
             if not endpoint.is_remote and not endpoint.closed:
                 owned.still_out(*held)
                 return endpoint.feed(owned.slot)
@@ -389,14 +388,14 @@ class Lessor:
             self._expel(member, "what it wrote is gone from the log")
 
     def _all_answered(self, number: int) -> None:
-        asked = self._take_overs.end(number)
+        requested = self._take_overs.end(number)
         owned = self._owned[number]
         if not self._in_order:
-            nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.holders}
+            nacked = {o: nack for o, nack in requested.nacked.items() if o not in owned.holders}
             self._dispatch.redelivery.redeliver_later(owned, nacked)
         owned.quiet = False
         if self._in_order:
-            self._dispatch.take_up(owned, asked.held)
+            self._dispatch.take_up(owned, requested.held)
 
     def _expel(self, member: LeaseMember, why: str, how: Departure = Departure.LOST) -> None:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)

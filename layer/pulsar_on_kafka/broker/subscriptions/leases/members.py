@@ -25,7 +25,7 @@ class LeaseMember:
 
     id: MemberId
     since_s: float
-    heard_s: float
+    received_s: float
     sequence: int = 0
     """The sequence number of its last report."""
     number: int = 0
@@ -69,12 +69,12 @@ class SaveNotices:
         self._announced: dict[int, int] = {}
         self._untold: set[int] = set()
         """Partitions of which reports acknowledged entries, or requested a save, since the last notice."""
-        self._wanted: int | None = None
+        self._required: int | None = None
         """Offset of the last report that waits for a save."""
 
     @property
     def awaited(self) -> bool:
-        return self._wanted is not None
+        return self._required is not None
 
     @property
     def in_use(self) -> bool:
@@ -86,14 +86,14 @@ class SaveNotices:
 
     def require(self, offset: int) -> None:
         """The report at this offset waits until a save of every partition holds it."""
-        self._wanted = offset
+        self._required = offset
         self._untold.update(self._owned)
 
     def gave_up(self, number: int) -> None:
         self._announced.pop(number, None)
         self._untold.discard(number)
         if not self._owned:
-            self._wanted = None
+            self._required = None
 
     def not_written(self) -> None:
         """Forget the last notices, which may not be in the log."""
@@ -106,8 +106,8 @@ class SaveNotices:
         upto = saves.saved_leased_from
         if upto is None:
             return  # the next one says from where on reports are not in it
-        if self._wanted is not None and all(self._holds(each, self._wanted) for each in self._owned.values()):
-            self._wanted = None
+        if self._required is not None and all(self._holds(each, self._required) for each in self._owned.values()):
+            self._required = None
         if number not in self._untold or self._announced.get(number) == upto:
             return
         self._announced[number] = upto
@@ -160,13 +160,13 @@ class TakeOvers:
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._complete: list[int] = []
-        self.asked: dict[int, RequestedPartition] = {}
+        self.requested: dict[int, RequestedPartition] = {}
 
     def begin(
         self, acks: PartitionAcks, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled
     ) -> None:
         """Wait for every member but this process, which knows what it holds."""
-        self.asked[acks.number] = RequestedPartition(
+        self.requested[acks.number] = RequestedPartition(
             version, now_s, acks, acks.forgotten, {self._client_id}, recalled=recalled, nacked=dict(nacked)
         )
 
@@ -174,28 +174,28 @@ class TakeOvers:
         """Keep negative acknowledgements of members that have yet to reply: the former owner may have applied them, and
         then no consumer holds the entries."""
         client_id = report.member.client_id
-        for number, asked in self.asked.items():
-            waits = number in partitions and client_id not in asked.answered and not asked.voided
-            if waits and has_received(report.member, report.heard, asked.recalled):
-                asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+        for number, requested in self.requested.items():
+            waits = number in partitions and client_id not in requested.answered and not requested.voided
+            if waits and has_received(report.member, report.heard, requested.recalled):
+                requested.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
 
     def awaits(self, number: int, client_id: str) -> bool:
-        asked = self.asked.get(number)
-        return asked is not None and client_id not in asked.answered
+        requested = self.requested.get(number)
+        return requested is not None and client_id not in requested.answered
 
     def is_answer(self, number: int, version: int, client_id: str) -> bool:
         """The partition waits for this member's reply to the TAKE_OVER of this version."""
-        return self.awaits(number, client_id) and self.asked[number].version == version
+        return self.awaits(number, client_id) and self.requested[number].version == version
 
     def answered(self, number: int, client_id: str) -> None:
-        self.asked[number].answered.add(client_id)
+        self.requested[number].answered.add(client_id)
 
     def begins(self, report: Report, partitions: Collection[int]) -> None:
         """Apply a member's first report: it holds nothing of these partitions, except what it replies. A former owner
         that keeps entries was a member before its last save."""
-        for number, asked in self.asked.items():
+        for number, requested in self.requested.items():
             if number in partitions and number not in report.answers:
-                asked.answered.add(report.member.client_id)
+                requested.answered.add(report.member.client_id)
 
     def holds_nothing(self, report: Report) -> None:
         """Apply replies of a process that is no member here: the entries in them are redelivered."""
@@ -203,34 +203,34 @@ class TakeOvers:
             if self.is_answer(number, held.version, report.member.client_id):
                 self.answered(number, report.member.client_id)
 
-    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[int]:
-        """The partitions without missing replies, if these were the group's members at `asked_s` or later."""
-        for asked in self.asked.values():
-            if asked.since_s <= asked_s:
-                before = asked.waits_for
-                asked.waits_for = frozenset(client_ids) if before is None else before.intersection(client_ids)
+    def answered_by(self, client_ids: Collection[str], requested_s: float) -> list[int]:
+        """The partitions without missing replies, if these were the group's members at `requested_s` or later."""
+        for requested in self.requested.values():
+            if requested.since_s <= requested_s:
+                before = requested.waits_for
+                requested.waits_for = frozenset(client_ids) if before is None else before.intersection(client_ids)
         return [
             number
-            for number, asked in self.asked.items()
-            if asked.waits_for is not None and asked.waits_for <= asked.answered
+            for number, requested in self.requested.items()
+            if requested.waits_for is not None and requested.waits_for <= requested.answered
         ]
 
     def older_than(self, since_s: float) -> list[int]:
-        return [number for number, asked in self.asked.items() if asked.since_s < since_s]
+        return [number for number, requested in self.requested.items() if requested.since_s < since_s]
 
     def end(self, number: int) -> RequestedPartition:
-        asked = self.asked.pop(number)
-        if asked.voided:
-            asked.nacked.clear()
-            asked.held.clear()
+        requested = self.requested.pop(number)
+        if requested.voided:
+            requested.nacked.clear()
+            requested.held.clear()
         self._complete.append(number)
-        return asked
+        return requested
 
     def take_complete(self) -> list[int]:
         complete, self._complete = self._complete, []
         return complete
 
 
-def has_received(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
-    """The member had received all recalls to it when it had `heard` these records of owners."""
-    return all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)
+def has_received(member: MemberId, received: Mapping[bytes, int], recalled: Recalled) -> bool:
+    """The member had received all recalls to it when it had `received` these records of owners."""
+    return all(received.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)

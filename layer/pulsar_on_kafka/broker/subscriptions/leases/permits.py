@@ -106,14 +106,14 @@ class LeasePermits:
                 self._next_number += 1
         return frozenset(self.numbers.values())
 
-    def described(self, *, asking: bool) -> tuple[RemoteConsumer, ...]:
+    def described(self, *, requesting: bool) -> tuple[RemoteConsumer, ...]:
         """The consumers for a report. Their limits count as reported from now on."""
         self.number_consumers()
         found = []
         for endpoint, number in self.numbers.items():
             limits = {}
             for owner, account in self._accounts.items():
-                limit = self._limit(account, endpoint, number, asking=asking)
+                limit = self._limit(account, endpoint, number, requesting=requesting)
                 limits[owner] = self._reported[owner, number] = max(limit, self._reported.get((owner, number), 0))
             found.append(_described(endpoint, number, limits))
         return tuple(found)
@@ -127,7 +127,10 @@ class LeasePermits:
         )
 
     def _is_worth_reporting(self, owner: bytes, account: _Account, endpoint: Endpoint, number: int) -> bool:
-        limit, reported = self._limit(account, endpoint, number, asking=True), self._reported.get((owner, number), 0)
+        limit, reported = (
+            self._limit(account, endpoint, number, requesting=True),
+            self._reported.get((owner, number), 0),
+        )
         if limit <= reported:
             return False
         return limit - reported >= self._step(reported - account.leased.get(number, 0), endpoint)
@@ -139,14 +142,14 @@ class LeasePermits:
         if number is None or not self:
             return None
         room = self.room(endpoint) - self._holdings.on_the_way(endpoint)
-        wanted = []
+        requested = []
         for owner, account in self._accounts.items():
             if account.over:
                 continue
             left = self._reported.get((owner, number), 0) - account.leased.get(number, 0)
             share = left + self._step(left, endpoint)
-            wanted.append(share * owners if share > 1 else share)
-        return max(0, min(wanted) - room)
+            requested.append(share * owners if share > 1 else share)
+        return max(0, min(requested) - room)
 
     def _step(self, left: int, endpoint: Endpoint) -> int:
         """The smallest growth of a limit that has `left` messages left."""
@@ -155,9 +158,9 @@ class LeasePermits:
     def _owners(self) -> int:
         return max(1, sum(not account.over for account in self._accounts.values()))
 
-    def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:
+    def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, requesting: bool) -> int:
         leased = account.leased.get(number, 0)
-        if not asking:
+        if not requesting:
             return leased
         room = max(0, self.room(endpoint) - self._holdings.on_the_way(endpoint))
         share = 0 if account.over else room // self._owners()

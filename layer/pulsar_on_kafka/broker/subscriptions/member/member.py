@@ -125,15 +125,15 @@ class SubscriptionMember:
         answer: Future[None] = Future()
         return self._run_request(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
 
-    def _run_request(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
-        """Runs `ask`, which settles the returned future later, or fails it at once."""
+    def _run_request(self, answer: Future[None], request: Callable[[], None]) -> Future[None]:
+        """Runs `request`, which settles the returned future later, or fails it at once."""
 
         def on_run(done: Future[None]) -> None:
             failure = done.exception()
             if failure is not None and answer.set_running_or_notify_cancel():
                 answer.set_exception(failure)
 
-        self.run(ask).add_done_callback(on_run)
+        self.run(request).add_done_callback(on_run)
         return answer
 
     def redeliver_unacknowledged(self, endpoint: Endpoint, begin: Callable[[], None] = lambda: None) -> None:
@@ -160,9 +160,9 @@ class SubscriptionMember:
 
     def have_saved_elsewhere(self, deadline: Deadline) -> None:
         """Return when owners of other partitions have saved this process's acknowledgements before this call."""
-        told = outcome(self.run(lambda: self._serving.request_saves()), deadline, "acknowledgements to be told")
-        if told is not None:
-            outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
+        reported = outcome(self.run(lambda: self._serving.request_saves()), deadline, "acknowledgements to be told")
+        if reported is not None:
+            outcome(reported, deadline, "acknowledgements to be saved by the owners of their partitions")
 
     def take_in(self, deadline: Deadline) -> None:
         """Return when messages of received recalls are out of the inboxes."""
@@ -194,9 +194,9 @@ class SubscriptionMember:
         """`stats` for a caller of several members at once."""
         return self.run(lambda: self._serving.stats())
 
-    def request_consumers(self, request_id: bytes, member: str, wish: DescribeConsumers) -> Future[ConsumersReport]:
+    def request_consumers(self, request_id: bytes, member: str, command: DescribeConsumers) -> Future[ConsumersReport]:
         """See `MemberServing.report_consumers`."""
-        return self.run(lambda: self._serving.report_consumers(request_id, member, wish))
+        return self.run(lambda: self._serving.report_consumers(request_id, member, command))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())

@@ -274,8 +274,8 @@ class Ownership:
 
     def _look_for_transactions(self, found: RecoveredCursor, identity: CursorIdentity, deadline: Deadline) -> None:
         """Find out whether transactions acknowledge here, if the commit does not contain it."""
-        asks = found.source in ("seek", "checkpoint") and not found.state.pending_acks
-        if asks and self._journal.knows_of(identity.name, deadline):
+        requests = found.source in ("seek", "checkpoint") and not found.state.pending_acks
+        if requests and self._journal.knows_of(identity.name, deadline):
             found.state.let_transactions_acknowledge()
 
     def _reopen(self, number: int) -> None:

@@ -86,7 +86,7 @@ class OwnerRequests:
     def _open_what_is_sought(self, requests: Sequence[tuple[int, Request]]) -> None:
         """Open unreadable partitions that a seek moves: it does not need the unreadable part."""
         for partition, request in requests:
-            sought = partition in self._ownership.unreadable and isinstance(request.wish, Seek)
+            sought = partition in self._ownership.unreadable and isinstance(request.command, Seek)
             if sought and life_of(self._handle.identity(partition)) == request.life:
                 self._ownership.open_forgetting(partition)
 
@@ -94,40 +94,40 @@ class OwnerRequests:
         deadline = Deadline.after(STORE_TIMEOUT_S)
         for partition, request in requests:
             owned = self._owned.get(partition)
-            if owned is not None and isinstance(request.wish, Seek) and request.id not in owned.cursor.requests:
+            if owned is not None and isinstance(request.command, Seek) and request.id not in owned.cursor.requests:
                 self._ownership.transactions.quiesce(owned, deadline)
 
     def _take_in(self, owned: OwnedPartition, request: Request) -> int:
         known = owned.cursor.requests.get(request.id)
         if known is not None:
             return known
-        wish, result = request.wish, 0
-        match wish:
+        command, result = request.command, 0
+        match command:
             case SaveNow() | CloseConsumers() | DescribeConsumers():
                 return 0
             case Seek():
-                self._seek(owned, wish)
+                self._seek(owned, command)
             case AcknowledgeUpTo():
-                self._acknowledge_up_to(owned, wish.upto)
+                self._acknowledge_up_to(owned, command.upto)
             case Acknowledge():
-                result = self._dispatcher.acknowledge_ledgers(owned, wish.ledgers)
+                result = self._dispatcher.acknowledge_ledgers(owned, command.ledgers)
             case Skip():
-                following, result = owned.cursor.after(wish.count, wish.end)
+                following, result = owned.cursor.after(command.count, command.end)
                 if result:
                     self._acknowledge_up_to(owned, following - 1)
         owned.cursor.took_effect(request.id, result)
-        if isinstance(wish, Acknowledge):
+        if isinstance(command, Acknowledge):
             _log.debug("cursor=%s acknowledged in %d ledgers by request %s", owned.identity, result, request.id.hex())
         else:
-            _log.info("cursor=%s %s by request %s", owned.identity, wish, request.id.hex())
+            _log.info("cursor=%s %s by request %s", owned.identity, command, request.id.hex())
         return result
 
-    def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
-        offset = owned.intake.bounded(wish.offset)
+    def _seek(self, owned: OwnedPartition, command: Seek) -> None:
+        offset = owned.intake.bounded(command.offset)
         if offset > owned.read_position:
             self._ownership.learn_fences(owned.number)
-        inside = wish.begun > 0 and offset == wish.offset
-        begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if inside else None
+        inside = command.begun > 0 and offset == command.offset
+        begun = BatchAckSet(command.batch_size, (1 << command.begun) - 1) if inside else None
         if self._ownership.leasing is not None:
             self._ownership.leasing.hand_over.about_to_seek(owned)
         self._dispatcher.seek(owned, offset, begun)

@@ -452,11 +452,11 @@ class MemberServing:
         """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
         self._over = failure
 
-    def report_consumers(self, request_id: bytes, member: str, wish: DescribeConsumers) -> ConsumersReport:
+    def report_consumers(self, request_id: bytes, member: str, command: DescribeConsumers) -> ConsumersReport:
         """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
         partitions wait for, active consumers, and the holder of the requested entry."""
         return ConsumersReport(
-            request_id, member, self._consumers(), self._waited_for(), self._holder(wish), self._active_consumers()
+            request_id, member, self._consumers(), self._waited_for(), self._holder(command), self._active_consumers()
         )
 
     def _active_consumers(self) -> tuple[ReportedActive, ...]:
@@ -470,14 +470,14 @@ class MemberServing:
             for each in self.dispatcher.waiting(owned):
                 messages, for_s = found.get((each.member, each.consumer), (0, 0.0))
                 found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
-        told = (ReportedWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
-        return tuple(islice(told, _MAX_REPORTED))
+        reported = (ReportedWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
+        return tuple(islice(reported, _MAX_REPORTED))
 
-    def _holder(self, wish: DescribeConsumers) -> ReportedHolder | None:
+    def _holder(self, command: DescribeConsumers) -> ReportedHolder | None:
         """The holder of the requested entry (Shared, Key_Shared). None: another process owns the partition, or no
         consumer holds the entry."""
-        owned = self._owned.get(wish.partition)
-        consumer = None if owned is None else owned.holders.get(wish.offset)
+        owned = self._owned.get(command.partition)
+        consumer = None if owned is None else owned.holders.get(command.offset)
         if consumer is None:
             return None
         return ReportedHolder(_node_of(consumer.endpoint), consumer.endpoint.name)

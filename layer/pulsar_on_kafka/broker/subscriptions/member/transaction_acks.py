@@ -59,7 +59,7 @@ class _Served:
         self.pending = PendingAcks(identity.name, identity.life, random_session(), owned.version)
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
-        self.asked: dict[int, TxnAck] = {}
+        self.requested: dict[int, TxnAck] = {}
         """Undecided requests, by ticket."""
         self.errand: Future[PendingAckReading] | None = None
         self.taken_over: PendingAckReading | None = None
@@ -75,7 +75,7 @@ class _Served:
 
     def answer(self, answers: Iterable[PendingAckAnswer]) -> None:
         for each in answers:
-            self.asked.pop(each.ticket, None)
+            self.requested.pop(each.ticket, None)
             settle(self.answers.pop(each.ticket), each.failure)
 
     def look_after(self, now_s: float, pause_s: float) -> None:
@@ -110,7 +110,7 @@ class TransactionAcks:
         self._reopen = reopen
         self._wake = wake
         self._served: dict[int, _Served] = {}
-        self._asked_s = -inf
+        self._requested_s = -inf
 
     def request(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds the acknowledgement durably, or cannot hold it
@@ -139,8 +139,8 @@ class TransactionAcks:
             return
         ticket = served.pending.request(txn, ack)
         served.answers[ticket] = answer
-        served.asked[ticket] = ack
-        self._asked_s = self._clock.monotonic()
+        served.requested[ticket] = ack
+        self._requested_s = self._clock.monotonic()
 
     # The member's loop --------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class TransactionAcks:
         """The time in seconds that the member may wait for records."""
         if not self._served:
             return inf
-        if now_s - self._asked_s < _BUSY_FOR_S:
+        if now_s - self._requested_s < _BUSY_FOR_S:
             return _SOON_S
         limit = inf
         for served in self._served.values():
@@ -214,13 +214,13 @@ class TransactionAcks:
             self._send(served, records)
 
     def _decide(self, served: _Served) -> list[tuple[bytes, bytes | None]]:
-        if not served.asked:
+        if not served.requested:
             return []
         decision = served.pending.decide(served.owned.cursor)
         served.answer(decision.answers)
-        for ack in served.asked.values():
+        for ack in served.requested.values():
             served.owned.hold(ack)
-        served.asked.clear()
+        served.requested.clear()
         served.pause_s = _LOOK_FIRST_S
         return list(decision.records)
 

@@ -167,7 +167,7 @@ class DelayedSoon:
 
     def __init__(self) -> None:
         self._records: dict[int, Any] = {}
-        self.wanted = BitMap64()
+        self.required = BitMap64()
         """Offsets that are being read; when they are due, they wait for that."""
         self._bytes = 0
         self._average = 1024.0
@@ -191,8 +191,8 @@ class DelayedSoon:
         """Keeps records that were read; False if there is no room for more."""
         for record in records:
             offset = record.offset()
-            if offset in self.wanted:
-                self.wanted.discard(offset)
+            if offset in self.required:
+                self.required.discard(offset)
                 if not self._put(offset, record):
                     return False
         return True
@@ -230,18 +230,18 @@ class DelayedSoon:
         chosen, self._horizon_tick = delayed.upcoming(
             max(now_tick, self._horizon_tick), now_tick + window, max(1, room)
         )
-        self.wanted = BitMap64(offset for offset in chosen if offset not in self._records and offset not in besides)
-        return list(self.wanted)
+        self.required = BitMap64(offset for offset in chosen if offset not in self._records and offset not in besides)
+        return list(self.required)
 
     def require_nothing(self) -> None:
         """Reading has ended; messages that were not read are read when they are due."""
-        self.wanted = BitMap64()
+        self.required = BitMap64()
 
     def forget_below(self, end: int) -> None:
         self.take([offset for offset in self._records if offset < end])
-        self.wanted.remove_range(0, end)
+        self.required.remove_range(0, end)
 
     def clear(self) -> None:
         self._records.clear()
-        self.wanted = BitMap64()
+        self.required = BitMap64()
         self._bytes = self._horizon_tick = 0

@@ -85,7 +85,7 @@ class DeliveryGuard:
         """No entry at or above it was delivered by this process, nor as far as is known by a former owner."""
         self._put_off = put_off
         self._floors = SlotFloors(floors)
-        self.told_below = 0
+        self.reported_below = 0
         """Unacknowledged entries below it are redelivered, and not read first."""
         self._new_below = 0
         self._unparked = BitMap64()
@@ -97,7 +97,7 @@ class DeliveryGuard:
         self._delivered: dict[int, int] = {}
         """Deliveries up to now, where that is not 1."""
         self._granted: dict[int, int] = {}
-        self._asked: dict[int, int] = {}
+        self._requested: dict[int, int] = {}
         self._suspects = BitMap64()
         self.isolation = Isolation()
         self._window: dict[int, int] = {}
@@ -107,7 +107,7 @@ class DeliveryGuard:
         self._pending: dict[int, _Pending] = {}
         self._retired = self._abandoned = False
         self._changed = True
-        self.told = False
+        self.reported = False
         """The present suspects were logged."""
 
     # Taking over --------------------------------------------------------------------------------------------------
@@ -136,9 +136,9 @@ class DeliveryGuard:
             else:
                 never_out |= offsets
         self._granted = dict(self._delivered)
-        self.told_below = min(end, self._floors.lowest())
-        self._position = max(self._position, self.told_below)
-        held = cursor.unacknowledged(0, self.told_below) - never_out
+        self.reported_below = min(end, self._floors.lowest())
+        self._position = max(self._position, self.reported_below)
+        held = cursor.unacknowledged(0, self.reported_below) - never_out
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
         return self._suspects | BitMap64(o for o in counted - put_off if not cursor.is_acknowledged(o))
@@ -151,13 +151,13 @@ class DeliveryGuard:
     def start_over(self, position: int) -> None:
         """Forgets earlier deliveries after a seek; nothing is delivered before the next save."""
         self._position = position
-        self._limit = self._new_below = self.told_below = 0
+        self._limit = self._new_below = self.reported_below = 0
         self._floors.clear()
         self._window.clear()
         self.isolation.clear()
         for offsets in (self._suspects, self._kept, self._unparked, self._named):
             offsets.clear()
-        for counts in (self._delivered, self._granted, self._asked, self._pending):
+        for counts in (self._delivered, self._granted, self._requested, self._pending):
             counts.clear()
         self._changed = True
 
@@ -176,8 +176,8 @@ class DeliveryGuard:
         """Whether all of these are kept and may be delivered, to any process."""
         if self.isolates:
             return False
-        wanted = BitMap64(offsets)
-        return wanted.issubset(self._kept) and wanted.isdisjoint(self._unparked)
+        requested = BitMap64(offsets)
+        return requested.issubset(self._kept) and requested.isdisjoint(self._unparked)
 
     @property
     def isolates(self) -> bool:
@@ -204,7 +204,7 @@ class DeliveryGuard:
         """Begins a dispatch to the consumers of these processes."""
         if self.isolates:
             for offset in self.isolation.begin(processes):
-                self._asked.pop(offset, None)  # what a save permitted already the next one takes back
+                self._requested.pop(offset, None)  # what a save permitted already the next one takes back
                 self._changed = True
 
     def admit(
@@ -230,20 +230,20 @@ class DeliveryGuard:
                 allowed = self._granted.get(offset, unsaid) >= delivery
             if not allowed:
                 if offset not in self._unparked:
-                    self._asked[offset] = delivery
+                    self._requested[offset] = delivery
                     self._named.add(offset)
-            elif not in_order or not self._asked:
+            elif not in_order or not self._requested:
                 admitted.append(offset)
         return admitted
 
     def _for_place(self, lowest: list[int], most: int | None, place: ProcessLoad) -> list[int]:
         """Returns those of these that this process may get: the dead ones, and what its turn allows."""
         self._most = most
-        number, wanted = self.next_delivery, BitMap64(lowest)
-        dead = [] if most is None else [offset for offset in self._counted(wanted) if number(offset) > most]
-        lasts = self.lasts(wanted, most) - BitMap64(dead)
+        number, requested = self.next_delivery, BitMap64(lowest)
+        dead = [] if most is None else [offset for offset in self._counted(requested) if number(offset) > most]
+        lasts = self.lasts(requested, most) - BitMap64(dead)
         waiting = lasts - BitMap64(self.isolation.alone())
-        others = wanted - lasts - BitMap64(dead)
+        others = requested - lasts - BitMap64(dead)
         turn = self.isolation.turn(place, lasts=bool(waiting), others=bool(others))
         if turn is ProcessTurn.FLOW:
             return dead + self._of_the_window(others, most, self.isolation.room(place))
@@ -266,9 +266,11 @@ class DeliveryGuard:
         are out or requested."""
         fitting = list(islice(lowest - self._suspects, limit))
         apart = self.isolation.alone()
-        asked = [o for o in self._asked if o in self._suspects and o not in apart and o not in lowest]
-        busy = len(self._window) + len(asked)
-        room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MAX_RESERVE)
+        requested = [o for o in self._requested if o in self._suspects and o not in apart and o not in lowest]
+        busy = len(self._window) + len(requested)
+        room = min(
+            [*self._window.values(), *(window_of(self._requested[o], most) for o in requested)], default=MAX_RESERVE
+        )
         for offset in islice(lowest & self._suspects, limit):
             room = min(room, window_of(self.next_delivery(offset), most))
             if busy >= room:
@@ -287,7 +289,7 @@ class DeliveryGuard:
         """Whether nothing can be delivered before a save or an acknowledgement; room in an inbox would not help."""
         if self.isolates:
             return True
-        return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
+        return not (again and not self._requested) and (next_new is None or next_new >= self.new_below())
 
     @property
     def suspects(self) -> int:
@@ -297,7 +299,7 @@ class DeliveryGuard:
     @property
     def over(self) -> bool:
         """Whether no entry is left that a former owner counted, and none was delivered twice."""
-        left = self.isolates or self._delivered or self._asked or self._floors.undecided_below
+        left = self.isolates or self._delivered or self._requested or self._floors.undecided_below
         return not (left or self._pending or self._retired)
 
     @property
@@ -305,7 +307,7 @@ class DeliveryGuard:
         """Deliveries wait for a save, or will soon."""
         if self._retired:
             return False
-        waiting = self.isolation.unsaved or bool(self._asked) or bool(self._unparked)
+        waiting = self.isolation.unsaved or bool(self._requested) or bool(self._unparked)
         return waiting or self._new_below - self._position < self._reserve // 2
 
     @property
@@ -314,7 +316,7 @@ class DeliveryGuard:
 
     def offsets(self) -> BitMap64:
         """Returns the messages of which any state is known."""
-        return self._suspects | self._kept | BitMap64([*self._delivered, *self._granted, *self._asked])
+        return self._suspects | self._kept | BitMap64([*self._delivered, *self._granted, *self._requested])
 
     # What happened ------------------------------------------------------------------------------------------------
 
@@ -377,7 +379,7 @@ class DeliveryGuard:
         for offset in offsets:
             self._delivered.pop(offset, None)
             self._granted.pop(offset, None)
-            self._asked.pop(offset, None)
+            self._requested.pop(offset, None)
             self._suspects.discard(offset)
 
     def survived(self, offsets: Iterable[int]) -> None:
@@ -439,7 +441,7 @@ class DeliveryGuard:
         if received is not None:
             self._suspects |= received
         self.departed(out - self._kept, Departure.LOST)
-        self._asked.clear()
+        self._requested.clear()
         self._retired = self._changed = True
         self._abandoned = self._abandoned or not orderly
         if self._position < self._floors.undecided_below:
@@ -458,7 +460,7 @@ class DeliveryGuard:
             self._reserve = max(MIN_RESERVE, self._reserve // 2)
         new_below = max(self._new_below, self._position + self._reserve)
         floors = self._floors.for_save(self._position, new_below)
-        limit = max(self._limit, new_below, max(self._asked, default=-1) + 1)
+        limit = max(self._limit, new_below, max(self._requested, default=-1) + 1)
         if not self._floors.undecided_below:
             new_below = limit
         if self._retired:
@@ -473,8 +475,8 @@ class DeliveryGuard:
         granted = {o: max(least(o), count) for o, count in self._delivered.items() if not is_acknowledged(o)}
         # Permits that were not used are taken back: they must not count as deliveries after a crash.
         self._granted = {o: min(count, granted[o]) for o, count in self._granted.items() if o in granted}
-        self._asked = {o: count for o, count in self._asked.items() if not is_acknowledged(o)}
-        granted.update(self._asked)
+        self._requested = {o: count for o, count in self._requested.items() if not is_acknowledged(o)}
+        granted.update(self._requested)
         groups: dict[tuple[int, int], list[int]] = {}
         # What is not listed counts as delivered once below a limit, else as never delivered.
         unsaid = 1 if not self._retired else -1 if limit else 0
@@ -498,7 +500,7 @@ class DeliveryGuard:
         self._floors.accepted(found.floors)
         self._unparked -= found.unparked
         self.isolation.accepted(found.ended)
-        self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}
+        self._requested = {o: count for o, count in self._requested.items() if self._granted.get(o, 0) < count}
 
     def refused(self, save: int) -> None:
         self._pending.pop(save, None)

@@ -169,7 +169,7 @@ class OwnedPartition:
         """Redelivers up to `limit` delayed messages whose time has come."""
         delayed, soon = self.intake.delayed, self.intake.delayed_soon
         if delayed is not None and delayed.has_due:
-            offsets = delayed.take_due(max(0, limit), soon.wanted)
+            offsets = delayed.take_due(max(0, limit), soon.required)
             due = [offset for offset in offsets if not self.cursor.is_acknowledged(offset)]
             if len(due) < len(offsets):
                 soon.take(set(offsets).difference(due))
@@ -184,7 +184,7 @@ class OwnedPartition:
             return False
         delayed = self.intake.delayed
         return bool(self.redeliveries.waiting) or (
-            delayed is not None and delayed.has_due_besides(self.intake.delayed_soon.wanted)
+            delayed is not None and delayed.has_due_besides(self.intake.delayed_soon.required)
         )
 
     # Dispatch -------------------------------------------------------------------------------------------------------

@@ -130,8 +130,8 @@ def unpack(
     if not lost and not left_out:
         return [make(record, consumer, offset, redeliveries, index, entry) for index in range(size)], None
     unreadable = sum(1 << index for index in lost)
-    wanted = indexes_of(((1 << size) - 1) & ~(left_out | unreadable))
-    found = [make(record, consumer, offset, redeliveries, index, entry) for index in wanted]
+    requested = indexes_of(((1 << size) - 1) & ~(left_out | unreadable))
+    found = [make(record, consumer, offset, redeliveries, index, entry) for index in requested]
     if not lost:
         return found, None
     return found, UnreadableMessages(BatchAckSet(size, unreadable), entry.columns.unreadable[lost[0]])

@@ -153,8 +153,8 @@ class HashRanges(Generic[C]):
     def _check_ranges(self, name: str, ranges: tuple[tuple[int, int], ...]) -> None:
         check_ranges(name, ranges)
         for first, last in ranges:
-            wanted = self.table[first : last + 1]
-            if wanted.count(None) < len(wanted):
+            requested = self.table[first : last + 1]
+            if requested.count(None) < len(requested):
                 taken = next(slot for slot in range(first, last + 1) if self.table[slot] is not None)
                 raise HashRangeConflict(f"consumer {name} wants [{first}, {last}], another one has slot {taken}")
 

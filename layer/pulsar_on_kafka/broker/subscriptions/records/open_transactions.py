@@ -105,14 +105,14 @@ class TransactionWaits:
             for committed in waiting.values():
                 committed.learn(committed.unsettled(), entries)
 
-        asked_s = self._clock.monotonic()
+        requested_s = self._clock.monotonic()
         answered = self._query(learn)
         now_s = self._clock.monotonic()
         for wait in self._waits.values():
             wait.interval_s = min(2 * wait.interval_s, _LONGEST_S) if answered else _AFTER_FAILURE_S
             wait.due_s = now_s + wait.interval_s
         if answered:
-            self.looked_s = asked_s
+            self.looked_s = requested_s
             open_ones = {txn for committed in waiting.values() for txn in committed.unsettled()}
             if open_ones:
                 self._access.hold_up(open_ones)

@@ -135,8 +135,8 @@ class Readable:
         return [] if committed.waits_from is None else self._pass_on(partition, committed.release())
 
     def _pass_on(self, partition: int, passed: Passed) -> list[Any]:
-        wanted = frozenset(passed.odd)
-        odd = [i for i, offset in enumerate(passed.offsets) if offset in wanted]
+        requested = frozenset(passed.odd)
+        odd = [i for i, offset in enumerate(passed.offsets) if offset in requested]
         return self._of(partition, passed.records, odd)
 
     def _of(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:

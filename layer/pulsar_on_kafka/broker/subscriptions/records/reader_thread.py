@@ -84,7 +84,7 @@ class Tail:
         self._readable = readable
         self._looking = looking
         self._incarnation = incarnation
-        self._look_wanted = False
+        self._look_required = False
         self._found_open: dict[int, tuple[int, float]] = {}
         """By partition, the first offset that waits, and when its transaction was last read."""
         self._paused: set[int] = set()
@@ -132,10 +132,10 @@ class Tail:
         blocker = None if committed is None else committed.waits_from
         if blocker is None:
             return self._positions.get(partition, 0) >= end
-        offset, asked_s = self._found_open.get(partition, (-1, since_s))
-        if offset == blocker and asked_s >= since_s:
+        offset, requested_s = self._found_open.get(partition, (-1, since_s))
+        if offset == blocker and requested_s >= since_s:
             return True
-        self._look_wanted = True
+        self._look_required = True
         return False
 
     def read_counts(self) -> ReadCounts:
@@ -200,7 +200,7 @@ class Tail:
             return
         timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
         if self._looking:
-            timeout_s = 0.0 if self._look_wanted else min(timeout_s, self._looking.in_s())
+            timeout_s = 0.0 if self._look_required else min(timeout_s, self._looking.in_s())
         events = self._reader.poll(_BATCH, timeout_s)
         self._quiet_polls = 0 if events else self._quiet_polls + 1
         if events:
@@ -221,7 +221,7 @@ class Tail:
                 case Failed():
                     event.raise_or_log(_log, f"reader={self._endpoint.name} topic={self._topic}")
         self._hand_on()
-        if self._looking and (self._look_wanted or self._looking.is_due(came)):
+        if self._looking and (self._look_required or self._looking.is_due(came)):
             self._look_again()
 
     def _take(self, partition: int, records: list[Any]) -> None:
@@ -258,7 +258,7 @@ class Tail:
     def _look_again(self) -> None:
         """Ask what became of the transactions that hold something up, and hand on what may be read now."""
         committed = self._readable.committed
-        self._look_wanted = False
+        self._look_required = False
         if self._looking.look_again(committed, self._release):
             for partition, each in committed.items():
                 if each.waits_from is not None:

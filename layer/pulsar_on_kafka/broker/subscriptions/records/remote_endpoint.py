@@ -31,22 +31,22 @@ class RemoteEndpoint(Endpoint):
 
     def __init__(
         self,
-        said: RemoteConsumer,
+        reported: RemoteConsumer,
         node: str,
         lend: Lend,
         recall: Callable[[int], None],
         may_lease: Callable[[], bool],
     ) -> None:
-        rule = KeySharedRule(said.sticky_ranges, said.allow_out_of_order)
+        rule = KeySharedRule(reported.sticky_ranges, reported.allow_out_of_order)
         super().__init__(
-            said.name,
+            reported.name,
             0,
             delivery_type=Delivery,
-            rules=DeliveryRules(said.priority, said.max_unacked, key_shared=rule),
+            rules=DeliveryRules(reported.priority, reported.max_unacked, key_shared=rule),
         )
-        self.max_redeliver_count = said.max_redeliver_count
+        self.max_redeliver_count = reported.max_redeliver_count
         """The limit of its dead letter policy: its process dead-letters messages that were delivered more often."""
-        self.number = said.number
+        self.number = reported.number
         self.node = node
         self._lend = lend
         self._recall = recall

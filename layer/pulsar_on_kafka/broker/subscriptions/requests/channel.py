@@ -180,15 +180,15 @@ class DeliveryChannel:
             found = self._about(partition, record)
             if found is not None:
                 by_topic.setdefault(found.key.topic, []).append(found)
-        for topic, heard in by_topic.items():
+        for topic, received in by_topic.items():
             with self._lock:
                 listeners = list(self._listeners.get(topic, ()))
             for listener in listeners:
                 try:
-                    listener(heard)
+                    listener(received)
                 except Exception:  # the other listeners still receive the records
                     self.corrupt_records += 1
-                    _log.exception("topic=%s a listener failed on %d records", topic, len(heard))
+                    _log.exception("topic=%s a listener failed on %d records", topic, len(received))
 
     def _about(self, partition: int, record: LogRecord) -> DeliveryRecord | None:
         try:

@@ -84,7 +84,7 @@ class LiveCursors:
         self._joining = joining
 
     def change(
-        self, subscription: Subscription, wishes: Mapping[int, CursorCommand], deadline: Deadline
+        self, subscription: Subscription, commands: Mapping[int, CursorCommand], deadline: Deadline
     ) -> dict[int, int]:
         """Execute these commands, by partition; returns their results when all are durable.
 
@@ -94,35 +94,35 @@ class LiveCursors:
             NotAuthorized: this client may not read or write `deliveries`.
             StoreError: a partition of this process, or one without an owner, could not be saved.
         """
-        asked = _Asked(subscription, wishes)
+        requested = _Asked(subscription, commands)
         pause_s = _FIRST_PAUSE_S
         with ExitStack() as stack:
             while True:
-                self._request_here(subscription, asked, deadline)
-                if not asked.left():
-                    return asked.results()
+                self._request_here(subscription, requested, deadline)
+                if not requested.left():
+                    return requested.results()
                 members = self._members(subscription, deadline)
                 if members:
-                    if not asked.heard_of:
-                        self._listen(stack, asked, deadline)
-                    if records := asked.records():  # a reply may have arrived meanwhile
+                    if not requested.received_from:
+                        self._listen(stack, requested, deadline)
+                    if records := requested.records():  # a reply may have arrived meanwhile
                         self._channel.write(records, deadline)
-                    asked.wait(min(pause_s, deadline.remaining_s()))
+                    requested.wait(min(pause_s, deadline.remaining_s()))
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 else:
-                    self._change_idle(subscription, asked, deadline)
-                    asked.wait(min(_a_while(), deadline.remaining_s()))
-                if asked.left() and deadline.passed():
-                    raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
+                    self._change_idle(subscription, requested, deadline)
+                    requested.wait(min(_a_while(), deadline.remaining_s()))
+                if requested.left() and deadline.passed():
+                    raise errors.DeadlineExceeded(_late(subscription, requested.left(), members))
 
     def settle_transactions(self, subscription: Subscription, deadline: Deadline) -> bool:
         """Save cursors with the outcomes of transactions that are not applied yet, by their owners or without one; True
         if there were any. Raises as `change`."""
         pending = self._transactions.pending(subscription, deadline)
-        wishes: dict[int, CursorCommand] = {p: SaveNow() for p, each in pending.items() if each.decided}
-        if wishes:
-            self.change(subscription, wishes, deadline)
-        return bool(wishes)
+        commands: dict[int, CursorCommand] = {p: SaveNow() for p, each in pending.items() if each.decided}
+        if commands:
+            self.change(subscription, commands, deadline)
+        return bool(commands)
 
     def held_by_transactions(self, subscription: Subscription, deadline: Deadline) -> frozenset[TxnId]:
         """Open transactions with acknowledgements. Raises StoreError, Corrupt."""
@@ -141,7 +141,7 @@ class LiveCursors:
         while True:
             reading = self._idle.read(subscription, deliveries, deadline)
             cursors = reading.cursors
-            changed = {p: cursors[p] for p, wanted in deliveries.items() if cursors[p].state.deliveries != wanted}
+            changed = {p: cursors[p] for p, requested in deliveries.items() if cursors[p].state.deliveries != requested}
             for partition, cursor in changed.items():
                 cursor.state.deliveries = deliveries[partition]
             if not changed:
@@ -168,8 +168,8 @@ class LiveCursors:
         left = [(each, self._members(each, deadline)) for each in subscriptions]
         while left := [(each, members) for each, members in left if _to_close(members, topic_deleted=topic_deleted)]:
             if next_request.passed():
-                wish = CloseConsumers(topic_deleted)
-                requests = [_to_everybody(each, _request(each, each.incarnation, wish)) for each, _ in left]
+                command = CloseConsumers(topic_deleted)
+                requests = [_to_everybody(each, _request(each, each.incarnation, command)) for each, _ in left]
                 self._channel.write(requests, deadline)
                 next_request = Deadline.after(_LONGEST_PAUSE_S)
             pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
@@ -178,9 +178,9 @@ class LiveCursors:
             left = [(each, self._members(each, deadline)) for each, _ in left]
 
     def consumers(
-        self, subscription: Subscription, deadline: Deadline, wish: DescribeConsumers = _OF_NO_ENTRY
+        self, subscription: Subscription, deadline: Deadline, command: DescribeConsumers = _OF_NO_ENTRY
     ) -> dict[str, ConsumersReport | None]:
-        """Every live process's consumers, and the holder of the entry in `wish`, by the client id of the membership.
+        """Every live process's consumers, and the holder of the entry in `command`, by the client id of the membership.
         None for a process that does not reply in time: it hangs, or may not read `deliveries`.
 
         Raises:
@@ -192,31 +192,31 @@ class LiveCursors:
         members.update(self._joining(subscription, deadline))  # their group may not show them yet
         if not members:
             return {}
-        topic, told = str(subscription.topic.name), dict[str, ConsumersReport]()
-        request = _request(subscription, subscription.incarnation, wish)
+        topic, reported = str(subscription.topic.name), dict[str, ConsumersReport]()
+        request = _request(subscription, subscription.incarnation, command)
         complete = threading.Event()
 
         def on_records(records: Sequence[DeliveryRecord]) -> None:
             for _, found in self._channel.decoded(records, subscription.name):
                 if isinstance(found, ConsumersReport) and found.id == request.id:
-                    told[found.member] = found
-            if told.keys() >= members:
+                    reported[found.member] = found
+            if reported.keys() >= members:
                 complete.set()
 
         with self._channel.listening(topic, on_records, deadline):
             self._channel.write([_to_everybody(subscription, request)], deadline)
             complete.wait(min(_TELL_S, deadline.remaining_s()))
-        return {member: told.get(member) for member in sorted(members)}
+        return {member: reported.get(member) for member in sorted(members)}
 
     # Inside -------------------------------------------------------------------------------------------------------
 
     def _members(self, subscription: Subscription, deadline: Deadline) -> list[GroupMember]:
         return [m for group in subscription.groups for m in self._admin.describe_group(group, deadline).members]
 
-    def _request_here(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+    def _request_here(self, subscription: Subscription, requested: _Asked, deadline: Deadline) -> None:
         for member in self._members_here(subscription):
             owned = member.answering_partitions()
-            requests = [(partition, request) for partition, request in asked.left().items() if partition in owned]
+            requests = [(partition, request) for partition, request in requested.left().items() if partition in owned]
             if not requests:
                 continue
             future = member.execute(requests)
@@ -231,41 +231,41 @@ class LiveCursors:
                 continue  # another process owns the partition now
             for answer in answers:
                 if answer is not None:
-                    asked.answered(answer)
+                    requested.answered(answer)
 
-    def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
+    def _listen(self, stack: ExitStack, requested: _Asked, deadline: Deadline) -> None:
         def on_records(records: Sequence[DeliveryRecord]) -> None:
-            for _, found in self._channel.decoded(records, asked.subscription):
+            for _, found in self._channel.decoded(records, requested.subscription):
                 if isinstance(found, CursorReply):
-                    asked.answered(found)
+                    requested.answered(found)
 
-        stack.enter_context(self._channel.listening(asked.topic, on_records, deadline))
-        asked.heard_of = True
+        stack.enter_context(self._channel.listening(requested.topic, on_records, deadline))
+        requested.received_from = True
 
-    def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+    def _change_idle(self, subscription: Subscription, requested: _Asked, deadline: Deadline) -> None:
         """Change cursors without an owner by a take-over and a save; nothing if an owner appears meanwhile."""
         try:
-            self._save_idle(subscription, asked, deadline)
-            left = asked.left()
+            self._save_idle(subscription, requested, deadline)
+            left = requested.left()
             results = self._taken_in(subscription, left, deadline) if left else ()
         except (errors.SubscriptionBusy, errors.Fenced, errors.CommitOutcomeUnknown) as failure:
             _log.debug("subscription=%s %s", subscription.name, failure)
             return
         for answer in results:
-            asked.answered(answer)
+            requested.answered(answer)
 
-    def _save_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+    def _save_idle(self, subscription: Subscription, requested: _Asked, deadline: Deadline) -> None:
         """Save cursors without an owner: only outcomes of transactions can be unsaved. Raises as `save`."""
-        wanted = {p: each for p, each in asked.left().items() if isinstance(each.wish, SaveNow)}
-        pending = self._transactions.pending(subscription, deadline) if wanted else {}
-        unsettled = {p for p in wanted if p in pending and pending[p].decided}
+        required = {p: each for p, each in requested.left().items() if isinstance(each.command, SaveNow)}
+        pending = self._transactions.pending(subscription, deadline) if required else {}
+        unsettled = {p for p in required if p in pending and pending[p].decided}
         if unsettled:
             reading = self._idle.read(subscription, unsettled, deadline)
             for partition in unsettled & reading.cursors.keys():
                 if self._transactions.settle(reading, partition, deadline):
                     reading = self._idle.read(subscription, unsettled, deadline)
-        for each in wanted.values():
-            asked.answered(CursorReply(each.id))
+        for each in required.values():
+            requested.answered(CursorReply(each.id))
 
     def _taken_in(
         self, subscription: Subscription, left: Mapping[int, Request], deadline: Deadline
@@ -276,7 +276,7 @@ class LiveCursors:
             try:
                 reading = self._idle.read(subscription, left, deadline, forgotten)
                 for partition in [
-                    p for p, each in left.items() if isinstance(each.wish, Seek) and p in reading.cursors
+                    p for p, each in left.items() if isinstance(each.command, Seek) and p in reading.cursors
                 ]:
                     if self._transactions.settle(reading, partition, deadline):
                         reading = self._idle.read(subscription, left, deadline, forgotten)
@@ -287,7 +287,7 @@ class LiveCursors:
                 saves = self._prepared(reading, reading.cursors, deadline)
             except UnreadableCursor as reason:
                 partition = reason.partition
-                if partition in forgotten or not isinstance(left[partition].wish, Seek):
+                if partition in forgotten or not isinstance(left[partition].command, Seek):
                     raise
                 _log.warning("a seek drops the acknowledgements above mark-delete: %s", reason)
                 forgotten.add(partition)
@@ -313,13 +313,14 @@ def _a_while() -> float:
 class _Asked:
     """Requests and their replies. Thread-safe."""
 
-    def __init__(self, subscription: Subscription, wishes: Mapping[int, CursorCommand]) -> None:
+    def __init__(self, subscription: Subscription, commands: Mapping[int, CursorCommand]) -> None:
         self.topic = str(subscription.topic.name)
         self.subscription = subscription.name
-        self.heard_of = False
+        self.received_from = False
         """A listener receives replies."""
         self._requests = {
-            partition: _request(subscription, subscription.life(partition), wish) for partition, wish in wishes.items()
+            partition: _request(subscription, subscription.life(partition), command)
+            for partition, command in commands.items()
         }
         self._answers: dict[bytes, CursorReply] = {}
         self._changed = threading.Condition()
@@ -360,30 +361,30 @@ def _take_in(state: CursorState, request: Request) -> int:
     known = state.requests.get(request.id)
     if known is not None:
         return known
-    wish, result = request.wish, 0
-    match wish:
+    command, result = request.command, 0
+    match command:
         case SaveNow() | CloseConsumers() | DescribeConsumers():
             return 0
         case Seek():
-            state.reset(wish.offset)
+            state.reset(command.offset)
             state.leased_from = None  # no member lives; acknowledgements before the seek do not count after it
-            if wish.begun > 0:
-                state.acknowledge_batches({wish.offset: BatchAckSet(wish.batch_size, (1 << wish.begun) - 1)})
+            if command.begun > 0:
+                state.acknowledge_batches({command.offset: BatchAckSet(command.batch_size, (1 << command.begun) - 1)})
         case AcknowledgeUpTo():
-            state.acknowledge_cumulative(wish.upto)
+            state.acknowledge_cumulative(command.upto)
         case Acknowledge():
-            result, _ = state.acknowledge_ledgers(wish.ledgers)
+            result, _ = state.acknowledge_ledgers(command.ledgers)
         case Skip():
-            following, result = state.after(wish.count, wish.end)
+            following, result = state.after(command.count, command.end)
             if result:
                 state.acknowledge_cumulative(following - 1)
     state.took_effect(request.id, result)
     return result
 
 
-def _request(subscription: Subscription, incarnation: int, wish: CursorCommand) -> Request:
+def _request(subscription: Subscription, incarnation: int, command: CursorCommand) -> Request:
     life = CursorLife(subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, incarnation)
-    return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, wish)
+    return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, command)
 
 
 def _to_everybody(subscription: Subscription, request: Request) -> tuple[DeliveryKey, bytes]:
@@ -425,16 +426,20 @@ def acknowledge_ledgers(
     """
     topic = subscription.topic
     size = topic.layout.entries_per_ledger
-    wanted = {partition: ledgers for partition, ledgers in acks.items() if ledgers and partition in subscription.served}
-    if not wanted:
+    requested = {
+        partition: ledgers for partition, ledgers in acks.items() if ledgers and partition in subscription.served
+    }
+    if not requested:
         return 0
-    ends = admin.end_offsets(topic.kafka_topic, sorted(wanted), deadline)
+    ends = admin.end_offsets(topic.kafka_topic, sorted(requested), deadline)
     left = {
         partition: pieces(below(ledgers, ends[partition], size), MAX_BYTES_PER_REQUEST)
-        for partition, ledgers in wanted.items()
+        for partition, ledgers in requested.items()
     }
     requests = 0
-    while wishes := {partition: Acknowledge(piece) for partition, rest in left.items() if (piece := next(rest, None))}:
-        cursors.change(subscription, wishes, deadline)
-        requests += len(wishes)
+    while commands := {
+        partition: Acknowledge(piece) for partition, rest in left.items() if (piece := next(rest, None))
+    }:
+        cursors.change(subscription, commands, deadline)
+        requests += len(commands)
     return requests

@@ -101,17 +101,17 @@ class SavedCursors:
 
     def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
         """The committed offsets of each group of a subscription, for the partitions that it serves or served."""
-        wanted = {subscription.whole_group: subscription.served}
+        requested = {subscription.whole_group: subscription.served}
         for partition in subscription.served:
             group = subscription.partition_groups.get(partition)
             if group is not None:
-                wanted[group] = (partition,)
+                requested[group] = (partition,)
         kafka_topic = subscription.topic.kafka_topic
         found = {
             group: self._admin.committed(group, kafka_topic, partitions, deadline)
-            for group, partitions in wanted.items()
+            for group, partitions in requested.items()
         }
-        return {group: {p: found[group].get(p) for p in partitions} for group, partitions in wanted.items()}
+        return {group: {p: found[group].get(p) for p in partitions} for group, partitions in requested.items()}
 
     def read_readable(
         self, subscription: Subscription, deadline: Deadline
@@ -254,15 +254,15 @@ class IdleCursors:
             CommitOutcomeUnknown: the saves count, or do not.
         """
         subscription = reading.subscription
-        wanted: dict[str, dict[int, CommittedOffset]] = {}
+        requested: dict[str, dict[int, CommittedOffset]] = {}
         for partition, save in saves.items():
-            wanted.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
+            requested.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
         try:
             self._offsets.change(
                 subscription.whole_group,
                 subscription.topic.kafka_topic,
                 reading.offsets,
-                wanted,
+                requested,
                 deadline,
                 check=lambda deadline: self._check_same(subscription, deadline),
             )
@@ -274,7 +274,7 @@ class IdleCursors:
                     self._store.clean(reading.identity(partition), save.new, deadline)
             raise
         self._keep_house(reading, saves, deadline)
-        offsets = {group: {**found, **wanted.get(group, {})} for group, found in reading.offsets.items()}
+        offsets = {group: {**found, **requested.get(group, {})} for group, found in reading.offsets.items()}
         return replace(reading, offsets=offsets)
 
     # Inside -------------------------------------------------------------------------------------------------------

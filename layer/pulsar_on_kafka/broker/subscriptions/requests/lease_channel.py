@@ -59,31 +59,31 @@ class LeaseChannel:
         self._live_members = live_members
         self._saved_version = saved_version
         self._errands = errands
-        self._hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None] = lambda records: None
+        self._on_records: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None] = lambda records: None
         self._listener: Callable[[Sequence[DeliveryRecord]], None] = self._receive
-        self._hears_all = False
+        self._reads_all = False
         """All records after this process's own ones are received."""
 
     def listen(
-        self, hear: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None], patience: Callable[[], bool]
+        self, receive: Callable[[Sequence[lease_options.ReceivedLeaseRecord]], None], patience: Callable[[], bool]
     ) -> None:
         """Receive all records from here on: a member of the group that misses an owner's TAKE_OVER delays the owner."""
-        self._hear = hear
+        self._on_records = receive
         start: int | None = None
         try:
             start = self._channel.end(self._topic, Deadline.after(_READ_S))
-            self._hears_all = True
+            self._reads_all = True
         except errors.StoreError as failure:
             _log.info("subscription=%s cannot receive records of other processes yet: %s", self._subscription, failure)
         self._channel.listen(self._topic, self._listener, start, patience=patience)
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
-        said = [(self._key(partition), encode(record)) for partition, record in records]
+        reported = [(self._key(partition), encode(record)) for partition, record in records]
 
         def append() -> list[int]:
             deadline = Deadline.after(_WRITE_S)
             self._read_all(deadline)
-            return self._channel.write(said, deadline)
+            return self._channel.write(reported, deadline)
 
         return self._run(append)
 
@@ -111,7 +111,7 @@ class LeaseChannel:
     ) -> tuple[int, list[Lease | Recall | Report]]:
         self._read_all(deadline)
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
-        said: list[Lease | Recall | Report] = []
+        reported: list[Lease | Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
             # Records from when the subscription was served in the other way may contain acknowledgements, too.
             if (
@@ -125,8 +125,8 @@ class LeaseChannel:
                 self._channel.skipped(key, reason)
                 continue
             if isinstance(found, Lease | Recall | Report):
-                said.append(found)
-        return at, said
+                reported.append(found)
+        return at, reported
 
     def group(self) -> Future[Collection[str]]:
         return self._run(lambda: self._live_members(Deadline.after(_GROUP_S)))
@@ -135,7 +135,7 @@ class LeaseChannel:
         return self._run(lambda: self._saved_version(partition, Deadline.after(_GROUP_S)))
 
     def stop(self) -> None:
-        self._hear = lambda records: None
+        self._on_records = lambda records: None
         self._channel.unlisten(self._topic, self._listener)
 
     # Inside -------------------------------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ class LeaseChannel:
         return DeliveryKey(self._topic, about, self._subscription)
 
     def _read_all(self, deadline: Deadline) -> None:
-        if not self._hears_all:
+        if not self._reads_all:
             self._channel.read_from(self._topic, self._channel.end(self._topic, deadline))
-            self._hears_all = True
+            self._reads_all = True
 
     def _run(self, errand: Callable[[], _T]) -> Future[_T]:
         try:
@@ -161,7 +161,7 @@ class LeaseChannel:
         """In the channel's thread."""
         ours = self._ours(records)
         if ours:
-            self._hear(ours)
+            self._on_records(ours)
 
     def _ours(self, records: Sequence[DeliveryRecord]) -> list[lease_options.ReceivedLeaseRecord]:
         ours = [each for each in records if each.key.subscription == self._subscription and is_lease_record(each.value)]

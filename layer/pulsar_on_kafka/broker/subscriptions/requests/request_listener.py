@@ -103,10 +103,10 @@ class RequestListener:
                 continue
             if not isinstance(found, Request):
                 continue
-            if isinstance(found.wish, CloseConsumers):
-                self._close(key, found, found.wish)
-            elif isinstance(found.wish, DescribeConsumers):
-                self._report_consumers(key, found.id, found.life, found.wish)
+            if isinstance(found.command, CloseConsumers):
+                self._close(key, found, found.command)
+            elif isinstance(found.command, DescribeConsumers):
+                self._report_consumers(key, found.id, found.life, found.command)
             elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MAX_WAITING:
                 self._waiting.add(found.id)
                 mine.append((key, found))
@@ -136,17 +136,19 @@ class RequestListener:
 
         self._member.acknowledge_for_others(key.partition, request).add_done_callback(held)
 
-    def _close(self, key: DeliveryKey, request: Request, wish: CloseConsumers) -> None:
+    def _close(self, key: DeliveryKey, request: Request, command: CloseConsumers) -> None:
         if key.partition != ALL_MEMBERS or request.life.subscription_incarnation != self._subscription.incarnation:
             return
         name, place = self._subscription.name, self._subscription.place
         self._member.end_with(
             errors.NoSuchTopic(f"topic {place} was deleted")
-            if wish.topic_deleted
+            if command.topic_deleted
             else errors.NoSuchSubscription(f"subscription {name} of {place} was deleted by force")
         )
 
-    def _report_consumers(self, key: DeliveryKey, request_id: bytes, life: CursorLife, wish: DescribeConsumers) -> None:
+    def _report_consumers(
+        self, key: DeliveryKey, request_id: bytes, life: CursorLife, command: DescribeConsumers
+    ) -> None:
         if life.subscription_incarnation != self._subscription.incarnation:
             return
 
@@ -154,16 +156,20 @@ class RequestListener:
             if done.exception() is None:
                 self._answering.write([(key, done.result())])
 
-        self._member.request_consumers(request_id, self._client_id, wish).add_done_callback(on_report)
+        self._member.request_consumers(request_id, self._client_id, command).add_done_callback(on_report)
 
-    def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[CursorReply | None]]) -> None:
+    def _executed(
+        self, requested: Sequence[tuple[DeliveryKey, Request]], done: Future[list[CursorReply | None]]
+    ) -> None:
         """In the member's thread."""
-        self._waiting.difference_update(request.id for _, request in asked)
+        self._waiting.difference_update(request.id for _, request in requested)
         failure = done.exception()
         if failure is not None:
             if not isinstance(failure, errors.Closed):
                 _log.warning("subscription=%s could not execute requests: %s", self._subscription.name, failure)
             return
-        answers = [(key, answer) for (key, _), answer in zip(asked, done.result(), strict=True) if answer is not None]
+        answers = [
+            (key, answer) for (key, _), answer in zip(requested, done.result(), strict=True) if answer is not None
+        ]
         if answers:
             self._answering.write(answers)

@@ -79,7 +79,7 @@ class TransactionAcksElsewhere:
         self._channel = channel
         self._lock = threading.Lock()
         self._new: deque[_Asked] = deque()
-        self._asked: dict[bytes, _Asked] = {}
+        self._requested: dict[bytes, _Asked] = {}
         self._topics: set[str] = set()
         self._look = Deadline.after(0)
         """The time of the next check of all requests."""
@@ -103,10 +103,10 @@ class TransactionAcksElsewhere:
         with self._lock:
             if self._worker.ended:
                 raise errors.Closed("this process leaves the cluster")
-            if len(self._asked) >= MAX_WAITING:
+            if len(self._requested) >= MAX_WAITING:
                 raise errors.Refused(f"{MAX_WAITING} acknowledgements of transactions wait already, try again later")
-            asked = self._asked[request.id] = _Asked(key, request, answer, deadline, Deadline.after(0))
-            self._new.append(asked)
+            requested = self._requested[request.id] = _Asked(key, request, answer, deadline, Deadline.after(0))
+            self._new.append(requested)
         self._worker.start()
         self._worker.wake()
 
@@ -114,11 +114,11 @@ class TransactionAcksElsewhere:
         """Fail requests without a reply with Closed; a second call does nothing."""
         with self._lock:
             self._worker.end()
-            left, self._asked = self._asked, {}
+            left, self._requested = self._requested, {}
         for topic in self._topics:
             self._channel.unlisten(topic, self._listener)
-        for asked in left.values():
-            settle(asked.answer, errors.Closed("this process leaves the cluster"))
+        for requested in left.values():
+            settle(requested.answer, errors.Closed("this process leaves the cluster"))
 
     # The channel's thread -----------------------------------------------------------------------------------------
 
@@ -127,10 +127,10 @@ class TransactionAcksElsewhere:
             if not isinstance(found, CursorReply):
                 continue
             with self._lock:
-                asked = self._asked.pop(found.id, None)
-            if asked is not None:
+                requested = self._requested.pop(found.id, None)
+            if requested is not None:
                 kind = _REASONS.get(found.reason, errors.Refused)
-                settle(asked.answer, kind(found.refused) if found.refused else None)
+                settle(requested.answer, kind(found.refused) if found.refused else None)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
@@ -141,38 +141,39 @@ class TransactionAcksElsewhere:
             if self._look.passed():
                 self._look = Deadline.after(_RETRY_INTERVAL_S)
                 due = self._due()
-        for topic in {asked.key.topic for asked in due}:
-            self._write(topic, [asked for asked in due if asked.key.topic == topic])
+        for topic in {requested.key.topic for requested in due}:
+            self._write(topic, [requested for requested in due if requested.key.topic == topic])
         with self._lock:
-            return self._look.remaining_s() if self._asked else math.inf
+            return self._look.remaining_s() if self._requested else math.inf
 
     def _due(self) -> list[_Asked]:
         """The requests to resend, without cancelled ones. Under the lock."""
-        for id_, asked in list(self._asked.items()):
-            if asked.answer.done():
-                del self._asked[id_]
-            elif asked.deadline.passed():
-                del self._asked[id_]
-                what = f"the owner of partition {asked.key.partition} of {asked.key.topic} to hold an acknowledgement"
-                settle(asked.answer, errors.DeadlineExceeded(f"time ran out while waiting for {what}"))
-        return [asked for asked in self._asked.values() if asked.again.passed()]
+        for id_, requested in list(self._requested.items()):
+            if requested.answer.done():
+                del self._requested[id_]
+            elif requested.deadline.passed():
+                del self._requested[id_]
+                key = requested.key
+                what = f"the owner of partition {key.partition} of {key.topic} to hold an acknowledgement"
+                settle(requested.answer, errors.DeadlineExceeded(f"time ran out while waiting for {what}"))
+        return [requested for requested in self._requested.values() if requested.again.passed()]
 
     def _write(self, topic: str, due: Sequence[_Asked]) -> None:
         deadline = Deadline.after(_WRITE_S)
-        records: list[OutgoingRecord] = [(asked.key, encode_transaction(asked.request)) for asked in due]
+        records: list[OutgoingRecord] = [(requested.key, encode_transaction(requested.request)) for requested in due]
         try:
             if topic not in self._topics:
                 self._channel.listen(topic, self._listener, self._channel.end(topic, deadline))
                 self._topics.add(topic)
             self._channel.write(records, deadline)
         except errors.NotAuthorized as failure:
-            for asked in due:
+            for requested in due:
                 with self._lock:
-                    self._asked.pop(asked.request.id, None)
-                settle(asked.answer, failure)
+                    self._requested.pop(requested.request.id, None)
+                settle(requested.answer, failure)
             return
         except errors.LayerError as failure:
             _log.warning("topic=%s acknowledgements of transactions have to wait: %s", topic, failure)
-        for asked in due:
-            asked.again = Deadline.after(_RETRY_INTERVAL_S)
-            asked.request = replace(asked.request, again=True)
+        for requested in due:
+            requested.again = Deadline.after(_RETRY_INTERVAL_S)
+            requested.request = replace(requested.request, again=True)

@@ -157,12 +157,12 @@ def _glance(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bool, bytes | 
 def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> MetRecord | None:
     """None also when the transaction cannot be read."""
     try:
-        said = in_transaction(headers)
+        reported = in_transaction(headers)
     except CorruptRecord:
         return None
-    if said is None:
+    if reported is None:
         return None
-    return MetRecord(offset, said.txn, None if said.ended is None else said.ended is MarkerType.TXN_COMMIT)
+    return MetRecord(offset, reported.txn, None if reported.ended is None else reported.ended is MarkerType.TXN_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)

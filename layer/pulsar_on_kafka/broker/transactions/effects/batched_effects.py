@@ -131,15 +131,15 @@ class Effects:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
         return self._announced.get(local_id, _NONE).keys()
 
-    def refusal(self, wanted: coordinator_machine.Announce) -> Refused | None:
+    def refusal(self, requested: coordinator_machine.Announce) -> Refused | None:
         """Why one of these partitions cannot take part, when the last attempt to announce it found that."""
-        refused = self._refused.get(wanted.txn, {})
-        return next((refused[each] for each in wanted.partitions if each in refused), None)
+        refused = self._refused.get(requested.txn, {})
+        return next((refused[each] for each in requested.partitions if each in refused), None)
 
     def forget(self, local_id: int) -> None:
         self._announced.pop(local_id, None)
 
-    def announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> bool:
+    def announce(self, requested: Sequence[coordinator_machine.Announce], deadline: Deadline) -> bool:
         """Writes announcements to the buffers, and returns whether a waiting caller can be answered; the others are due
         again a little later.
 
@@ -149,27 +149,27 @@ class Effects:
         self._refused.clear()
         now_s = self._clock.monotonic()
         self._next_announce_s = inf
-        if wanted and now_s < self._announce_at_s:
+        if requested and now_s < self._announce_at_s:
             self._next_announce_s = self._announce_at_s
-        if not wanted or now_s < self._announce_at_s:
+        if not requested or now_s < self._announce_at_s:
             return False
-        missing = [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
+        missing = [each for each in requested if not self.announced(each.txn.least_bits) >= set(each.partitions)]
         news = not missing  # they went with what ended
         fast, slow = self._by_speed(missing, now_s)
         news = self._announced_in_turns(fast, deadline.at_most(_FAST_S)) or news
         news = self._announced_in_turns(slow, deadline.at_most(_SLOW_S)) or news
-        resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
+        resting = [rested_s for each in requested if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
         self._next_announce_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
         return news
 
     def _by_speed(
-        self, wanted: Sequence[coordinator_machine.Announce], now_s: float
+        self, requested: Sequence[coordinator_machine.Announce], now_s: float
     ) -> tuple[list[Announcement], list[Announcement]]:
         """Announcements by transaction: those of partitions that worked, and those of which one partition has rested
         enough."""
         fast: dict[TxnId, dict[TopicPartition, None]] = {}
         slow: dict[TxnId, dict[TopicPartition, None]] = {}
-        for each in wanted:
+        for each in requested:
             rested_s = self._slow.rested_s(each.partitions)
             if rested_s <= now_s:
                 group = fast if rested_s == -inf else slow
@@ -230,7 +230,7 @@ class Effects:
         self,
         ending: Sequence[LoggedTransaction],
         deadline: Deadline,
-        wanted: Sequence[coordinator_machine.Announce] = (),
+        requested: Sequence[coordinator_machine.Announce] = (),
     ) -> list[LoggedTransaction]:
         """Applies the effects of those of `ending` that are due, and returns those that have all effects. Some
         announcements go along; `announce`, which follows, takes them into account."""
@@ -244,7 +244,7 @@ class Effects:
         slow = [found for found, at_s in zip(due, rested_s, strict=True) if -inf < at_s <= now_s]
         group = fast[: self._at_once]
         self._due = len(fast) > len(group)
-        along, _ = self._by_speed(wanted if now_s >= self._announce_at_s else (), now_s)
+        along, _ = self._by_speed(requested if now_s >= self._announce_at_s else (), now_s)
         done = self._put_these_in_place(group, deadline.at_most(_FAST_S), along)
         done += self._put_these_in_place(slow[:_MAX_AT_ONCE], deadline.at_most(_SLOW_S))
         left = {found.id for found in due} - {found.id for found in done}

@@ -196,9 +196,9 @@ class KafkaDataPartitions:
         patience = Deadline.after(min(_ENDS_S, deadline.remaining_s() / 2))
 
         def all_answered() -> bool:
-            asked = [where for where, each in places.items() if each not in found]
-            before = {where: lives[places[where].topic].end_of(places[where].partition) for where in asked}
-            for where, end in self._admin.ends_now(asked, patience).items():
+            requested = [where for where, each in places.items() if each not in found]
+            before = {where: lives[places[where].topic].end_of(places[where].partition) for where in requested}
+            for where, end in self._admin.ends_now(requested, patience).items():
                 each = places[where]
                 with self._left_out(each), self._forgetting_on_failure(each.topic):
                     self._note_end(lives[each.topic], each.partition, end, before[where])
@@ -222,8 +222,8 @@ class KafkaDataPartitions:
             end, seen_s = self._opened(each.topic, deadline).ends.get(each.partition, (0, -inf))
             if now_s - seen_s < _ENDS_THERE_FOR_S:
                 found[each] = end
-        asked = [each for each in partitions if each not in found]
-        return found | self.end_offsets(asked, deadline) if asked else found
+        requested = [each for each in partitions if each not in found]
+        return found | self.end_offsets(requested, deadline) if requested else found
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline

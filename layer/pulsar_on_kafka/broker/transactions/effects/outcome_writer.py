@@ -347,8 +347,8 @@ class LoggedOutcomes:
         def gone(entries: BufferEntries, where: DataPartition) -> Records:
             return outcomes.opens_gone(others[where], entries)
 
-        asked = self._query_all(others, gone, deadline).values()
-        return _together([outcomes.own_opens_gone(own, session), *asked])
+        requested = self._query_all(others, gone, deadline).values()
+        return _together([outcomes.own_opens_gone(own, session), *requested])
 
     def _append(self, records: Records, deadline: Deadline, topic: StateTopic = TRANSACTION_BUFFER_SNAPSHOT) -> None:
         groups = [(topic, partition, together) for partition, together in records.items() if together]

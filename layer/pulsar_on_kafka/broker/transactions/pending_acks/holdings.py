@@ -110,31 +110,31 @@ class Holdings:
         if any(other != txn and offset <= ack.offset for other, ack in self._cumulative.items()):
             raise _conflict(txn, offset, "is held by another transaction's cumulative acknowledgement")
 
-    def _check_batch(self, txn: TxnId, offset: int, wanted: BatchAckSet, cursor: CursorState) -> None:
+    def _check_batch(self, txn: TxnId, offset: int, requested: BatchAckSet, cursor: CursorState) -> None:
         if cursor.is_acknowledged(offset):
             raise _conflict(txn, offset, "is acknowledged already")
         for known, what in ((cursor.batches.get(offset), "acknowledged"), (self._batches.get(offset), "held")):
             if known is None:
                 continue
-            if known.batch_size != wanted.batch_size:
+            if known.batch_size != requested.batch_size:
                 raise InvalidCursorPosition(
-                    f"batch at offset {offset} has {known.batch_size} messages, got an ack of {wanted.batch_size}"
+                    f"batch at offset {offset} has {known.batch_size} messages, got an ack of {requested.batch_size}"
                 )
-            if known.acked & wanted.acked:
+            if known.acked & requested.acked:
                 raise _conflict(txn, offset, f"has messages that are {what} already")
         if offset in self._whole:
             raise _conflict(txn, offset, "is held by a transaction already")
         for other, ack in self._cumulative.items():
             below = offset < _whole_below(ack)
-            if other != txn and (below or (offset == ack.offset and ack.acked & wanted.acked)):
+            if other != txn and (below or (offset == ack.offset and ack.acked & requested.acked)):
                 raise _conflict(txn, offset, "is held by another transaction's cumulative acknowledgement")
 
-    def _check_cumulative(self, txn: TxnId, wanted: CumulativeAck, cursor: CursorState) -> None:
-        offset = wanted.offset
+    def _check_cumulative(self, txn: TxnId, requested: CumulativeAck, cursor: CursorState) -> None:
+        offset = requested.offset
         if offset < cursor.next_unacked:
             raise _conflict(txn, offset, f"is not above mark-delete {cursor.mark_delete}")
         own = self._cumulative.get(txn)
-        if own is not None and _reach(wanted) <= _reach(own):
+        if own is not None and _reach(requested) <= _reach(own):
             raise _conflict(txn, offset, f"is not above its acknowledgement up to {own.offset}")
         if self._cumulative.keys() - {txn}:
             raise _conflict(txn, offset, "comes after another transaction's cumulative acknowledgement")
@@ -147,7 +147,7 @@ class Holdings:
             theirs = acks.acked & ~(0 if mine is None else mine.acked)
             if not theirs:
                 continue
-            if other < _whole_below(wanted) or (other == offset and theirs & wanted.acked):
+            if other < _whole_below(requested) or (other == offset and theirs & requested.acked):
                 raise _conflict(txn, other, "below its cumulative acknowledgement is held by another one")
 
     def hold(self, txn: TxnId, ack: TxnAck) -> None:

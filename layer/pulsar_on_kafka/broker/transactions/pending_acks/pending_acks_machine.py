@@ -133,7 +133,7 @@ class PendingAcks:
         self._tickets = 0
         self._acks = 0
         self._waiting: list[_Request] = []
-        self._asked: dict[int, _Asked] = {}
+        self._requested: dict[int, _Asked] = {}
         self._outcomes: dict[TxnId, TxnOutcome] = {}
         """Ended and not settled."""
         self._counted: dict[TxnId, TxnAck] = {}
@@ -172,9 +172,10 @@ class PendingAcks:
         self._move(Input.CLOSE)
         why = failure or Closed(f"{self._text()} is closed")
         answers = [
-            PendingAckAnswer(ticket, why) for ticket in (*self._asked, *(request.ticket for request in self._waiting))
+            PendingAckAnswer(ticket, why)
+            for ticket in (*self._requested, *(request.ticket for request in self._waiting))
         ]
-        self._asked.clear()
+        self._requested.clear()
         self._waiting.clear()
         return answers
 
@@ -216,14 +217,14 @@ class PendingAcks:
                 continue
             self.held.hold(request.txn, request.ack)
             records = [self._record(request.txn, part) for part in split_ack(request.ack)]
-            self._asked[request.ticket] = _Asked(request.txn, tuple(key for key, _ in records))
+            self._requested[request.ticket] = _Asked(request.txn, tuple(key for key, _ in records))
             decision.records.extend(records)
         return decision
 
     def failed(self, failure: LayerError) -> list[PendingAckAnswer]:
         """Handles an append that failed or whose outcome is unknown: these transactions have to be aborted."""
-        answers = [PendingAckAnswer(ticket, failure) for ticket in self._asked]
-        self._asked.clear()
+        answers = [PendingAckAnswer(ticket, failure) for ticket in self._requested]
+        self._requested.clear()
         return answers
 
     def read_back(self, acks: CursorAcks, low_waters: Mapping[int, int]) -> list[PendingAckAnswer]:
@@ -234,20 +235,20 @@ class PendingAcks:
         owned = acks.life(self.life).fence.owner == self.owner
         lost = Fenced(f"{self._text()}: {acks.life(self.life).fence.owner} took over from {self.owner}")
         answers: list[PendingAckAnswer] = []
-        for ticket, asked in list(self._asked.items()):
-            if all(acks.counts(self.life, key) for key in asked.keys):
+        for ticket, requested in list(self._requested.items()):
+            if all(acks.counts(self.life, key) for key in requested.keys):
                 answers.append(PendingAckAnswer(ticket))
-            elif asked.txn in acks.ends and owned:
+            elif requested.txn in acks.ends and owned:
                 answers.append(
                     PendingAckAnswer(
-                        ticket, TransactionNotFound(f"{self._text()}: transaction {_name(asked.txn)} has ended")
+                        ticket, TransactionNotFound(f"{self._text()}: transaction {_name(requested.txn)} has ended")
                     )
                 )
             elif owned:
                 continue
             else:
                 answers.append(PendingAckAnswer(ticket, lost))
-            del self._asked[ticket]
+            del self._requested[ticket]
         if not owned:
             return answers + self.close(lost)
         self._learn(acks, low_waters)
@@ -280,13 +281,13 @@ class PendingAcks:
     def _settle(
         self, txn: TxnId, outcome: TxnOutcome, cursor: CursorState, apply: Callable[[CursorState, TxnAck], None]
     ) -> SettledAck:
-        wanted = self.held.of(txn)
+        requested = self.held.of(txn)
         counted = self._counted.get(txn, TxnAck())
         if outcome is TxnOutcome.COMMITTED:
             apply(cursor, counted)
             self._applied[txn] = cursor.revision
-            wanted = _beyond(wanted, counted)
-        again = positions(wanted, cursor)
+            requested = _beyond(requested, counted)
+        again = positions(requested, cursor)
         self.held.release(txn)
         again = BitMap64(offset for offset in again if not self.held.is_held(offset))
         del self._outcomes[txn]
@@ -312,7 +313,7 @@ class PendingAcks:
         self._applied = {txn: revision for txn, revision in self._applied.items() if txn in on_record}
         found = [*mine.fence.to_clean(self.owner), *self._of_former_lives(acks)]
         named = set(found)
-        in_flight = {asked.txn for asked in self._asked.values()}
+        in_flight = {requested.txn for requested in self._requested.values()}
         for txn in mine.transactions():
             if self._is_over(txn) and txn not in self.held and txn not in in_flight and self._is_saved(txn):
                 found += [key for key in mine.keys_of(txn) if key not in named]
@@ -326,7 +327,7 @@ class PendingAcks:
         for txn, end in acks.ends.items():
             if txn in self.held:
                 self._outcomes.setdefault(txn, end.outcome)
-            elif not any(asked.txn == txn for asked in self._asked.values()):
+            elif not any(requested.txn == txn for requested in self._requested.values()):
                 self._is_now_over(txn)
         for txn in self.held:
             if txn not in self._outcomes and self._is_below_low_water(txn):

@@ -193,13 +193,13 @@ class Deciding:
         """Answers the commands of transactions whose outcome is everywhere. True when a caller waits for the log to
         contain the reply."""
         over = {transaction.id for transaction in transactions}
-        asked = False
+        requested = False
         for waiting in self._commands if over else ():
             if isinstance(waiting.command, End) and waiting.command.txn in over:
-                asked = asked or bool(waiting.request)
+                requested = requested or bool(waiting.request)
                 waiting.settle(waiting.command.txn)
                 self._commands.drop(waiting)  # a request, too: the log's own records are its answer
-        return asked
+        return requested
 
     def _settle_soon(self, waiting: WaitingCommand, txn: TxnId) -> None:
         self._answers.append((waiting, txn))

@@ -121,10 +121,10 @@ class CoordinatorCommands:
     def _read(self, request: str, value: bytes) -> WaitingCommand:
         now_ms = self._clock.now_ms()
         try:
-            asked = decode_transaction_request(value)
-            left_ms = asked.until_ms - now_ms
+            requested = decode_transaction_request(value)
+            left_ms = requested.until_ms - now_ms
             if 0 < left_ms <= self._longest_ms:
-                return WaitingCommand(asked.command, request=request, until_ms=asked.until_ms)
+                return WaitingCommand(requested.command, request=request, until_ms=requested.until_ms)
             reason = (
                 f"the request may be executed for {left_ms} ms more, expected 1 to {self._longest_ms}: clocks differ"
             )

@@ -231,14 +231,14 @@ class Coordinator:
         self._busy = self._commands.let_in(self._admission.begins)
         state = self._read_back(self._write(deadline), deadline)
         try:
-            wanted, more = self._deciding.judge(state)
+            requested, more = self._deciding.judge(state)
             self._busy = self._busy or more
-            self._take_effect(state, wanted, deadline)
+            self._take_effect(state, requested, deadline)
         finally:
             self._deciding.send_replies()
         # The replies rest on a later reading: a process that took over before the announcements were in the buffers did
         # not see them there, and may have ended the transaction.
-        announced = self._effects.announce(wanted, deadline)
+        announced = self._effects.announce(requested, deadline)
         self._busy = self._busy or announced
         self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
         return wished
@@ -272,17 +272,17 @@ class Coordinator:
         return state
 
     def _take_effect(
-        self, state: CoordinatorState, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline
+        self, state: CoordinatorState, required: Sequence[coordinator_machine.Announce], deadline: Deadline
     ) -> None:
         """Applies the outcomes of transactions, and replies to the callers that wait for them: their command is decided
         in the log and in effect everywhere. The last status only records that nothing is left to do; it goes with other
         records."""
         ending = [found for found in state.ending() if found.id.least_bits not in self._in_place]
-        done = self._effects.put_in_place(ending, deadline, wanted)
+        done = self._effects.put_in_place(ending, deadline, required)
         self._in_place.update((transaction.id.least_bits, transaction) for transaction in done)
-        asked = self._deciding.in_place(self._in_place.values())
+        requested = self._deciding.in_place(self._in_place.values())
         if self._in_place:
-            delay_s = 0.0 if asked else self._settings.last_status_delay_ms / 1000
+            delay_s = 0.0 if requested else self._settings.last_status_delay_ms / 1000
             self._last_status_at_s = min(self._last_status_at_s, self._clock.monotonic() + delay_s)
 
     def finish(self, deadline: Deadline) -> None:

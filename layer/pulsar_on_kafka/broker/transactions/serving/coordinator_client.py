@@ -113,7 +113,7 @@ class RemoteCoordinator:
         except MappingError as error:
             raise InvalidOption(str(error)) from error
         key = encode_key(TransactionRequestKey(self.id, request))
-        asked = False
+        requested = False
         sent_to: Owner | None = None
         send_at_s, look_s = self._clock.monotonic(), _MIN_LOOK_INTERVAL_S
         trouble: StoreError | None = None
@@ -127,28 +127,28 @@ class RemoteCoordinator:
                 now_s = self._clock.monotonic()
                 if self._clock.now_ms() < until_ms and (owner != sent_to or now_s >= send_at_s):
                     send_at_s, sent_to = now_s + _RESEND_INTERVAL_S, owner
-                    if owner is None and not asked:
+                    if owner is None and not requested:
                         raise TransactionCoordinatorNotFound(
                             f"coordinator {self.id} never had an owner: no process serves transactions"
                         )
-                    asked = self._send(key, value, asked, deadline)
+                    requested = self._send(key, value, requested, deadline)
             except _TELL_AT_ONCE:
                 raise
             except StoreError as failure:
                 trouble = failure
             if self._clock.now_ms() >= until_ms or deadline.passed():
-                raise self._gave_up(command, asked, trouble) from trouble
+                raise self._gave_up(command, requested, trouble) from trouble
             self._wait(min(look_s, deadline.remaining_s()))
             look_s = min(2 * look_s, _MAX_LOOK_INTERVAL_S)
 
-    def _send(self, key: bytes, value: bytes, asked: bool, deadline: Deadline) -> bool:
+    def _send(self, key: bytes, value: bytes, requested: bool, deadline: Deadline) -> bool:
         """Sends the request; returns whether the owner may have received it."""
         try:
             self._log.append(TRANSACTION_REQUESTS, self._partition, key, value, deadline)
         except AppendOutcomeUnknown:
             return True
         except AppendFailed:
-            return asked
+            return requested
         return True
 
     def _outcome(self, state: CoordinatorState, command: Command, request: str) -> TxnId | None:
@@ -173,9 +173,9 @@ class RemoteCoordinator:
             return command.txn
         return None
 
-    def _gave_up(self, command: Command, asked: bool, trouble: StoreError | None) -> StoreError:
+    def _gave_up(self, command: Command, requested: bool, trouble: StoreError | None) -> StoreError:
         after = f" ({trouble})" if trouble else ""
-        if not asked:
+        if not requested:
             return TransactionCoordinatorNotFound(f"coordinator {self.id} could not be reached in time{after}")
         if isinstance(command, End):
             return TransactionOutcomeUnknown(f"coordinator {self.id} did not end {command.txn} in time{after}")

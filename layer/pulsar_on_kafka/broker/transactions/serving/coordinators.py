@@ -316,7 +316,7 @@ class TailedRequests:
     def __init__(self, tail: RequestTail, partition: int) -> None:
         self._tail = tail
         self._partition = partition
-        self._heard: deque[LogRecord] = deque(maxlen=_MAX_WAITING)
+        self._received: deque[LogRecord] = deque(maxlen=_MAX_WAITING)
         self._listens = False
         self._wake: Callable[[], None] | None = None
 
@@ -326,16 +326,16 @@ class TailedRequests:
         self._listens = True
 
     def take(self) -> list[LogRecord]:
-        return [self._heard.popleft() for _ in range(len(self._heard))]
+        return [self._received.popleft() for _ in range(len(self._received))]
 
     def rest(self) -> None:
         if self._listens:
             self._listens = False
             self._tail.unlisten(self._partition, self)
-            self._heard.clear()
+            self._received.clear()
 
     def put(self, records: Sequence[LogRecord]) -> None:
         """Appends requests; for the tail's thread."""
-        self._heard.extend(records)
+        self._received.extend(records)
         if self._wake is not None:
             self._wake()

@@ -107,7 +107,7 @@ class Upkeep:
         self._clock = clock
         self._cleanings: dict[DataPartition, BufferCleaning] = {}
         self._next_topic: dict[tuple[str, int], str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.sizes = StateSizes()
 
     def run(self, partitions: Collection[int], deadline: Deadline) -> int:
@@ -230,8 +230,8 @@ class Upkeep:
             try:
                 question = due_of(topic, deadline.at_most(_TOPIC_S))
             except LayerError as failure:
-                level = logging.DEBUG if topic in self._told else logging.WARNING
-                self._told.add(topic)
+                level = logging.DEBUG if topic in self._reported else logging.WARNING
+                self._reported.add(topic)
                 _log.log(level, "topic=%s what is left of its transactions cannot be cleaned now: %s", topic, failure)
                 continue
             keys = views.query_partition(partition, question, deadline)
@@ -259,11 +259,11 @@ class StateSizes:
         """Records the number of entries, or of acks and ENDs, in one partition."""
         with self._lock:
             self._sizes[topic, partition] = records
-            told = self._warned.get((topic, partition), WARN_AT // 2)
+            reported = self._warned.get((topic, partition), WARN_AT // 2)
             if records < WARN_AT:
                 self._warned.pop((topic, partition), None)
                 return
-            if records < 2 * told:
+            if records < 2 * reported:
                 return
             self._warned[topic, partition] = records
         _log.warning("partition=%s-%d has %d records of %s", topic.name, partition, records, _WHAT_GROWS[topic])

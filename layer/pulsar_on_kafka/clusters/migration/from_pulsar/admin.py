@@ -89,12 +89,12 @@ _NO_COUNTERPART: Final = (
 )
 
 
-def namespace_policies(told: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def namespace_policies(reported: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """(Policies that are set there and act here, names of those that are set and do not)."""
     found: Mapping[str, Any] = {}
-    left_out = [name for name in _NO_COUNTERPART if told.get(name)]
+    left_out = [name for name in _NO_COUNTERPART if reported.get(name)]
     for policy, path in _PLACES:
-        value: Any = told
+        value: Any = reported
         for step in path:
             value = value.get(step) if isinstance(value, Mapping) else None
         if value is None or value in _UNSET.get(policy.name, ()):
@@ -242,8 +242,8 @@ class PulsarAdmin:
         partitioned = sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}/partitioned")))
         found = []
         for name in partitioned:
-            told = self._query(f"{path_of(name)}/partitions")
-            found.append((name, int(told["partitions"]) if isinstance(told, dict) else 0))
+            reported = self._query(f"{path_of(name)}/partitions")
+            found.append((name, int(reported["partitions"]) if isinstance(reported, dict) else 0))
         parts = {f"{name}-partition-{number}" for name, count in found for number in range(count)}
         for name in sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}"))):
             if name not in parts and name not in partitioned:
@@ -260,8 +260,8 @@ class PulsarAdmin:
     def schemas(self, topic: str) -> dict[int, SchemaInfo]:
         """All live versions, ascending."""
         found = self._query(f"/schemas/{path_of(topic).partition('/persistent/')[2]}/schemas", none_found={})
-        told = found.get("getSchemaResponses", []) if isinstance(found, dict) else []
-        versions = sorted(told, key=lambda each: int(each["version"]))
+        reported = found.get("getSchemaResponses", []) if isinstance(found, dict) else []
+        versions = sorted(reported, key=lambda each: int(each["version"]))
         return {int(each["version"]): schema_of(each, TopicName.parse(topic)) for each in versions}
 
     def partition(self, name: str, subscriptions: Collection[str]) -> PulsarPartition:
@@ -283,13 +283,13 @@ class PulsarAdmin:
     def deliver_at_ms(self, name: str, position: Position) -> int | None:
         """The due time of the single message in this entry; None for one that was not delayed, or was deleted. Raises
         NotTold."""
-        told = (self._entry(name, position) or {}).get(_DELIVER_AT)
-        if told is None:
+        reported = (self._entry(name, position) or {}).get(_DELIVER_AT)
+        if reported is None:
             return None
         try:
-            return round(datetime.fromisoformat(told.replace("Z", "+00:00")).timestamp() * 1000)
+            return round(datetime.fromisoformat(reported.replace("Z", "+00:00")).timestamp() * 1000)
         except ValueError as error:
-            raise errors.Corrupt(f"{name} message at {position} is due at {told!r:.60}: {error}") from error
+            raise errors.Corrupt(f"{name} message at {position} is due at {reported!r:.60}: {error}") from error
 
     def kind_of(self, name: str, position: Position) -> EntryKind:
         try:
@@ -319,14 +319,14 @@ class PulsarAdmin:
         stats = self._query(
             f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={}
         )
-        told = stats.get("subscriptions", {}) if isinstance(stats, dict) else {}
+        reported = stats.get("subscriptions", {}) if isinstance(stats, dict) else {}
         return {
             subscription: PulsarSubscription(
                 str(each.get("type") or "None"),
                 bool(each.get("isReplicated", False)),
                 {str(key): str(value) for key, value in (each.get("subscriptionProperties") or {}).items()},
             )
-            for subscription, each in sorted(told.items())
+            for subscription, each in sorted(reported.items())
             if each.get("isDurable", True) and not subscription.startswith(_NO_PROGRAMS)
         }
 

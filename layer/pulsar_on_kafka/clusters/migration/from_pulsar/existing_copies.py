@@ -92,8 +92,8 @@ def read_copies(
             if is_marker(headers) or number in void:
                 index.no_message(record.offset())
                 continue
-            said = copy_headers(headers)
-            here = said is not None and said.cluster.decode("utf-8", "replace") == cluster
+            reported = copy_headers(headers)
+            here = reported is not None and reported.cluster.decode("utf-8", "replace") == cluster
             pieces = [record]
             if any(name == CHUNK for name, _ in headers or ()):
                 info = chunk_info(headers)
@@ -107,10 +107,10 @@ def read_copies(
                 pieces = [*chunks.pop(info.uuid, []), record]
                 if len(pieces) == info.chunks:
                     found.earlier_chunks[record.offset()] = [each.offset() for each in pieces[:-1]]
-            if said is None or not here:
+            if reported is None or not here:
                 index.published_here(record.offset())
                 continue
-            read = original_of(said)
+            read = original_of(reported)
             if read is None or read[1].partition != partition:
                 index.published_here(record.offset())
                 continue

@@ -59,7 +59,7 @@ class _ClientLog(logging.Handler):
         super().__init__()
         self.logger = logging.Logger(f"{__name__}.client", logging.INFO)
         self.logger.addHandler(self)
-        self.heard = False
+        self.received = False
         self.given_up: dict[str, IncompleteMessage] = {}
         self.changes = 0
         """Grows with each chunk that was given up."""
@@ -67,7 +67,7 @@ class _ClientLog(logging.Handler):
         self._further = logging.getLogger(self.logger.name)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard = True
+        self.received = True
         found = _UNCACHED.search(record.getMessage())
         if found is None:
             if self._further.isEnabledFor(record.levelno):
@@ -227,13 +227,13 @@ class PulsarReading:
     ) -> Iterator[Any]:
         """Messages behind all `passed` ones; None where the client restarts behind that."""
         reader = self._reader(topic, passed.begin())
-        if not _CLIENT_LOG.heard:
+        if not _CLIENT_LOG.received:
             _log.warning(
                 "another client of Pulsar in this process has its log: no messages in chunks that it gives up are named"
             )
         start = passed.start
         read = None if start is None else Position(start.ledger_id, start.entry_id - 1)
-        asked = False
+        requested = False
         silence = Deadline.after(_SILENCE_S)
         try:
             while True:
@@ -243,19 +243,19 @@ class PulsarReading:
                     _log.info("topic=%s chunks expired while they waited here: some entries are read again", topic)
                     reader.close()
                     reader = self._reader(topic, passed.begin())
-                    silence, asked = Deadline.after(_SILENCE_S), False
+                    silence, requested = Deadline.after(_SILENCE_S), False
                     yield None
                 elif message is None:
                     if not self._more(reader, topic):
                         return
-                    if not asked and not more_comes(read):
+                    if not requested and not more_comes(read):
                         return
-                    asked = True
+                    requested = True
                     if silence.passed():
                         _log.warning("topic=%s ends at %s, but Pulsar gives nothing more", topic, last)
                         return
                 else:
-                    silence, asked = Deadline.after(_SILENCE_S), False
+                    silence, requested = Deadline.after(_SILENCE_S), False
                     read = _position(message)
                     if read > last:
                         return

@@ -26,12 +26,12 @@ _LENGTH: Final = struct.Struct(">i")
 _SEPARATED: Final = "SEPARATED"
 
 
-def schema_of(told: Mapping[str, Any], topic: TopicName) -> SchemaInfo:
+def schema_of(reported: Mapping[str, Any], topic: TopicName) -> SchemaInfo:
     """One of `getSchemaResponses`. Raises Corrupt: it is not understood."""
     try:
-        kind = SchemaType[told["type"]]
-        properties = {str(key): str(value) for key, value in (told.get("properties") or {}).items()}
-        data: str = told["data"]
+        kind = SchemaType[reported["type"]]
+        properties = {str(key): str(value) for key, value in (reported.get("properties") or {}).items()}
+        data: str = reported["data"]
         if kind is not SchemaType.KEY_VALUE:
             return SchemaInfo(kind, data.encode("utf-8"), topic.local_name, properties)
         both = json.loads(data)
@@ -41,7 +41,7 @@ def schema_of(told: Mapping[str, Any], topic: TopicName) -> SchemaInfo:
         return SchemaInfo(kind, definition, "KeyValue", properties)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise errors.Corrupt(
-            f"a schema of {topic} is returned as {told!r:.200}: {type(error).__name__} {error}"
+            f"a schema of {topic} is returned as {reported!r:.200}: {type(error).__name__} {error}"
         ) from error
 
 
@@ -50,10 +50,12 @@ def separates_keys(info: SchemaInfo) -> bool:
     return info.type is SchemaType.KEY_VALUE and info.properties.get("kv.encoding.type") == _SEPARATED
 
 
-def _part(told: object) -> bytes:
-    if told is None or told == "":
+def _part(reported: object) -> bytes:
+    if reported is None or reported == "":
         return b""
-    return (told if isinstance(told, str) else json.dumps(told, separators=(",", ":"), ensure_ascii=False)).encode()
+    return (
+        reported if isinstance(reported, str) else json.dumps(reported, separators=(",", ":"), ensure_ascii=False)
+    ).encode()
 
 
 _ASK_S: Final = 60.0
@@ -64,11 +66,11 @@ _WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
 class SchemasHere:
     """The schemas of a topic here, in one thread. Memory: a header for each version of the topic."""
 
-    def __init__(self, node: Node, topic: TopicName, ask: Callable[[], Mapping[int, SchemaInfo]]) -> None:
-        """`ask`: returns Pulsar's schemas of the topic, by version in order."""
+    def __init__(self, node: Node, topic: TopicName, request: Callable[[], Mapping[int, SchemaInfo]]) -> None:
+        """`request`: returns Pulsar's schemas of the topic, by version in order."""
         self._node = node
         self._topic = topic.base
-        self._query = ask
+        self._query = request
         self._known: dict[int, tuple[bytes | None, bool]] = {-1: (None, False)}
 
     def register(self, versions: Mapping[int, SchemaInfo]) -> None:

@@ -111,18 +111,18 @@ class ImportWorker:
         pulsar: PulsarAdmin,
         address: PulsarAddress,
         record: ImportRecord,
-        told: Callable[[str], None],
+        reported: Callable[[str], None],
         *,
         delivery_times: bool = False,
     ) -> None:
-        """`told` receives progress lines. `delivery_times`: request the due times of messages, which takes a request
-        for each single unacknowledged message."""
+        """`reported` receives progress lines. `delivery_times`: request the due times of messages, which takes a
+        request for each single unacknowledged message."""
         self._delivery_times = delivery_times
         self._node = here.node
         self._pulsar = pulsar
         self._address = address
         self.record = record
-        self._report = told
+        self._report = reported
 
     def run(self) -> ImportRecord:
         """Bring everything that Pulsar has now.
@@ -154,7 +154,7 @@ class ImportWorker:
         for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
             if name not in known:
                 node.namespaces.find_or_create(name, self._call())
-            node.namespaces.change_policies(name, partial(_with, wanted=namespace.policies), self._call())
+            node.namespaces.change_policies(name, partial(_with, requested=namespace.policies), self._call())
             for topic in self._pulsar.topics(name):
                 found.append((topic, self._bring_topic(topic)))
         return found
@@ -164,10 +164,10 @@ class ImportWorker:
         sides = "here", "in Pulsar: delete it here"
         here = node.topics.find_or_create_like(topic.name, topic.partitions, self._call(), sides=sides)
         schemas = self._schemas(topic)
-        for name, told in topic.subscriptions.items():
+        for name, reported in topic.subscriptions.items():
             found = node.subscriptions.find_or_create(here, name, self._call())
-            if told.properties or told.replicated:
-                node.subscriptions.remember(found, told.properties, told.replicated, self._call())
+            if reported.properties or reported.replicated:
+                node.subscriptions.remember(found, reported.properties, reported.replicated, self._call())
         return schemas
 
     def _bring_messages(self, topic: PulsarTopic, schemas: SchemasHere, reading: PulsarReading) -> None:
@@ -377,8 +377,8 @@ def _incomplete_text(given_up: Sequence[IncompleteMessage]) -> str:
     )
 
 
-def _with(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**now, **wanted}
+def _with(now: Mapping[str, Any], requested: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**now, **requested}
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,11 @@ class MadeForOthers:
                 self._node.progress.forget(subject, deadline)
             self._met(here, found, deadline)
 
-    def _met(self, here: Subscription, heard: _OnRecord, deadline: Deadline) -> None:
+    def _met(self, here: Subscription, received: _OnRecord, deadline: Deadline) -> None:
         """Records that the reports were accepted: a later look that finds such a record without the subscription knows
         that it was left."""
-        for subject in heard.speaking:
-            if (subject.cluster, subject.partition) not in heard.known and subject.partition in here.served:
+        for subject in received.speaking:
+            if (subject.cluster, subject.partition) not in received.known and subject.partition in here.served:
                 self._words.know(Part(here, subject.partition), subject.cluster, {}, deadline)
 
     def _not_here(self, names: Names, found: _OnRecord, deadline: Deadline) -> None:
@@ -95,7 +95,7 @@ class MadeForOthers:
         if any(life > left.get(cluster, (-1, -1)) for cluster, life in speaking.items()):
             self._make(topic, names[1], found, deadline)
 
-    def _make(self, topic: Topic, name: str, heard: _OnRecord, deadline: Deadline) -> None:
+    def _make(self, topic: Topic, name: str, received: _OnRecord, deadline: Deadline) -> None:
         """At the log's start; the other clusters' acknowledgements are applied.
         Source: Pulsar's ReplicatedSubscriptionsController, receiveSubscriptionUpdated."""
         found = self._node.subscriptions.find(topic, name, deadline)
@@ -103,7 +103,7 @@ class MadeForOthers:
             found = self._node.subscriptions.find_or_create(topic, name, deadline, follows=True)
             _log.info("subscription=%s/%s made, because other clusters have it", topic.name, name)
         self._node.subscriptions.remember(found, {}, True, deadline)
-        self._met(found, heard, deadline)
+        self._met(found, received, deadline)
 
     def _life(self, subject: Subject, at: HeadAt, deadline: Deadline) -> _Life:
         known = self._lives.get(subject)

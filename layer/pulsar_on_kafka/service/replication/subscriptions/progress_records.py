@@ -25,7 +25,7 @@ class SyncRound(NamedTuple):
     """`subscriptions`: partitions of subscriptions that were looked at; `behind`: records that were not read yet."""
 
     subscriptions: int
-    told: int
+    reported: int
     taken_over: int
     behind: int
 
@@ -90,21 +90,21 @@ class ProgressWords:
         to: str,
         log: ProgressLog,
         part: Part,
-        said: Subject,
+        reported: Subject,
         progress: Progress,
         deadline: Deadline,
         deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
     ) -> None:
         """Reports to the cluster `to` ('': this one), whose state topic this is. An unchanged report is not written
         again. Raises the errors of `ProgressWriter.write`."""
-        writer = self._writers.get((to, said))
+        writer = self._writers.get((to, reported))
         if writer is None or writer.log is not log:
-            writer = self._writers[to, said] = ProgressWriter(log, said)
+            writer = self._writers[to, reported] = ProgressWriter(log, reported)
         writer.write(part.life, progress, deliveries, deadline)
 
-    def unsaid(self, to: str, said: Subject) -> None:
+    def unsaid(self, to: str, reported: Subject) -> None:
         """The cluster `to` was made to forget it."""
-        self._writers.pop((to, said), None)
+        self._writers.pop((to, reported), None)
 
     def forget(self, state_partitions: Sequence[int]) -> None:
         """Forgets the writers of partitions that another process serves now."""

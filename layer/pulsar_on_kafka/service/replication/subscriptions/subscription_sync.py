@@ -118,7 +118,7 @@ _LOOK_ELSEWHERE_S: Final = 60.0
 class _Word(NamedTuple):
     """Another side's word: what its cursor has passed, and what of that lies below its beginning."""
 
-    says: Progress
+    report: Progress
     begins: Progress
 
 
@@ -234,9 +234,9 @@ class SubscriptionSync:
         self._look_elsewhere = Deadline.after(_LOOK_ELSEWHERE_S)
         for cluster in self._node.clusters.registry(deadline).clusters:
             log = self._peers(cluster)
-            told = {} if log is None else self._subjects(log, owned, deadline)
+            reported = {} if log is None else self._subjects(log, owned, deadline)
             for subject in sorted(
-                told, key=lambda each: each.about == BEGINS
+                reported, key=lambda each: each.about == BEGINS
             ):  # a part of the report: removed after it
                 mine = subject.cluster == local and subject.about in _REPORTED | {SNAPSHOTS}
                 names = subject.topic, subject.subscription
@@ -258,7 +258,7 @@ class SubscriptionSync:
         commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
         ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
         indexes = self._origins.read_on(topic, ends, deadline.at_most(_READ_S))
-        told = taken = behind = 0
+        reported = taken = behind = 0
         for partition, index in indexes.items():
             behind += ends[partition] - index.end
             place = (str(topic.name), partition, subscription.name)
@@ -270,17 +270,17 @@ class SubscriptionSync:
             one = replace(subscription, partition=None, partitions=(partition,))
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
             side = SubscriptionSide(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
-            heard = self._received(dict(others), deadline)
+            received = self._received(dict(others), deadline)
             part = Part(one, partition)
-            begins = self._begins(part, side, heard, deadline)
-            taken += self._take_over(part, side, heard, begins, looked, deadline)
+            begins = self._begins(part, side, received, deadline)
+            taken += self._take_over(part, side, received, begins, looked, deadline)
             counted = [each for each in others if each[0].about == DELIVERED]
             laid_down = self._deliveries.take_over(part, side, counted, deadline)
             newly, all_told = self._report(part, side, begins, peers, deadline)
-            told += newly
+            reported += newly
             if all_told and laid_down:
                 self._seen[place] = seen
-        return SyncRound(len(indexes), told, taken, behind)
+        return SyncRound(len(indexes), reported, taken, behind)
 
     def _received(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
         """The report of each other cluster about one partition; none from a cluster that is about to report another
@@ -298,14 +298,16 @@ class SubscriptionSync:
                 found[subject.cluster] = _Word(log.all_of(subject, head, deadline), begun)
         return found
 
-    def _begins(self, part: Part, side: SubscriptionSide, heard: Mapping[str, _Word], deadline: Deadline) -> Progress:
+    def _begins(
+        self, part: Part, side: SubscriptionSide, received: Mapping[str, _Word], deadline: Deadline
+    ) -> Progress:
         """Offsets that the cursor has passed, or is about to, without an acknowledgement: below the subscription's
         beginning, and below the beginnings of the clusters for which it was created."""
         found = begun(side, part.subscription.start_offset(part.partition))
         if part.subscription.follows:
             local = side.origin.cluster
             followed = self._words.followed(part, local, deadline)
-            if add_report(followed, begun_everywhere([word.begins for word in heard.values()])):
+            if add_report(followed, begun_everywhere([word.begins for word in received.values()])):
                 self._words.follow(part, local, followed, deadline)
             add_report(found, followed)
         return found
@@ -314,7 +316,7 @@ class SubscriptionSync:
         self,
         part: Part,
         side: SubscriptionSide,
-        heard: Mapping[str, _Word],
+        received: Mapping[str, _Word],
         begins: Progress,
         looked: Deadline,
         deadline: Deadline,
@@ -325,9 +327,9 @@ class SubscriptionSync:
         news: dict[str, Progress] = {}
         left = ReplicatedAcks(topic.layout.entries_per_ledger)
         follows = begins if subscription.follows else {}
-        for cluster, word in heard.items():
+        for cluster, word in received.items():
             known = self._words.known(part, cluster, deadline)
-            found = take_over(side, word.says, known, word.begins, follows)
+            found = take_over(side, word.report, known, word.begins, follows)
             if found:
                 news[cluster] = known
                 left.join(without_acknowledged(found, side.cursor))

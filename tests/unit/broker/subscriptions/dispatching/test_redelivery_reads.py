@@ -240,7 +240,7 @@ def test_reading_ahead_stops_after_some_milliseconds_and_goes_on() -> None:
     assert reading.step() == [0, 1, 2, 3]
     assert reading.step() == [0, 1, 2, 3, 4]
     assert not reading.ahead.under_way
-    assert not served.owned[0].intake.delayed_soon.wanted
+    assert not served.owned[0].intake.delayed_soon.required
     assert reading.step(1) == [8]
 
 
@@ -265,7 +265,7 @@ def test_what_cannot_be_read_ahead_is_read_when_it_is_due() -> None:
     reading.served.fails = True
     assert reading.step() == []
     assert not reading.ahead.under_way
-    assert not reading.served.owned[0].intake.delayed_soon.wanted
+    assert not reading.served.owned[0].intake.delayed_soon.required
     reading.served.fails = False
     a = reading.served.consumer("a")
     reading.served.turn()

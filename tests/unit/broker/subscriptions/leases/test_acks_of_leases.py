@@ -136,13 +136,13 @@ def test_a_limit_is_all_that_was_leased_and_the_room_that_is_left() -> None:
     permits = LeasePermits([mine], holdings)
     assert not permits
     permits.open(OWNER)
-    (said,) = permits.described(asking=True)
+    (said,) = permits.described(requesting=True)
     assert said.limits == {OWNER: 10}
     permits.count_leased(OWNER, said.number, 3)
     permits.count_leased(OWNER, said.number, 2)
-    (said,) = permits.described(asking=True)
+    (said,) = permits.described(requesting=True)
     assert said.limits == {OWNER: 15}
-    (said,) = permits.described(asking=False)
+    (said,) = permits.described(requesting=False)
     assert said.limits == {OWNER: 15}  # what was told is not taken back
     assert permits.is_next(OWNER, 1)
     assert not permits.is_next(OWNER, 3)
@@ -157,7 +157,7 @@ def test_eight_owners_of_before_may_lease_what_they_were_promised() -> None:
     owners = [bytes([number]) * 16 for number in range(10)]
     for owner in owners:
         permits.open(owner)
-    permits.described(asking=True)
+    permits.described(requesting=True)
     permits.close(b"unknown")
     for owner in owners[:9]:
         permits.close(owner)

@@ -51,7 +51,7 @@ def lessee() -> tuple[Lessee, Endpoint]:
     """A member with one consumer of ten messages, welcomed by OWNER, that has told what it takes."""
     endpoint = Endpoint("mine", 10, delivery_type=Delivery)
     made = Lessee(LIFE, "me", [endpoint])
-    made.asking = True
+    made.requesting = True
     said(made)
     made.apply(None, Welcome(OWNER, made.id))
     assert said(made).consumers[0].limits == {OWNER: 10}
@@ -117,7 +117,7 @@ def test_a_lease_that_was_not_heard_ends_the_epoch() -> None:
 
 def test_what_is_leased_to_a_member_that_has_said_that_it_leaves_is_not_taken() -> None:
     member, _ = lessee()
-    member.asking = False
+    member.requesting = False
     report = member.report()
     assert report is not None
     assert report.leaving
@@ -151,7 +151,7 @@ def test_a_flush_waits_for_a_save_behind_the_report() -> None:
     member, _ = lessee()
     acknowledge_the_first(member)
     assert member.unsaved
-    member.save_wanted = True
+    member.save_required = True
     assert member.report() is not None
     member.written(40)
     member.apply(SLOT, Saved(OWNER, 1, 40))
@@ -163,7 +163,7 @@ def test_a_flush_waits_for_a_save_behind_the_report() -> None:
 def test_a_flush_asks_for_a_save_with_the_report_that_acknowledges() -> None:
     member, _ = lessee()
     acknowledge_the_first(member)
-    member.save_wanted = True
+    member.save_required = True
     report = said(member)
     assert (report.acks, report.save) == ({0: BitMap64([1])}, True)
 
@@ -175,7 +175,7 @@ def test_what_a_new_owner_has_not_heard_is_told_again() -> None:
     SLOT.ack_in_batch((2, 0, 2))
     member.drain([SLOT])
     mark = member.mark()
-    member.save_wanted = True
+    member.save_required = True
     assert member.report() is not None
     member.written(40)
     member.apply(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
@@ -229,7 +229,7 @@ def test_what_became_this_process_s_own_is_no_other_owner_s_to_save() -> None:
     SLOT.ack(1)
     member.drain([SLOT])
     mark = member.mark()
-    member.save_wanted = True
+    member.save_required = True
     assert member.report() is not None
     member.written(40)
     acks, _ = member.take_unsaved(0)
@@ -243,7 +243,7 @@ def test_what_is_acknowledged_and_not_heard_by_the_owner_does_not_come_again() -
     for offset, at in (1, 40), (2, 50), (3, None):
         SLOT.ack(offset)
         member.drain([SLOT])
-        member.save_wanted = True
+        member.save_required = True
         assert member.report() is not None
         if at is not None:
             member.written(at)
@@ -462,7 +462,7 @@ def test_who_gives_up_in_good_order_has_the_next_owner_ask_where_a_last_word_may
     owner.save()
     assert owner.owned.saves.saved.leased_from is not None
     if expelled:
-        owner.process.leasing.lessor.group_is([owner.process.client_id], asked_s=owner.world.now_s + 1)
+        owner.process.leasing.lessor.group_is([owner.process.client_id], requested_s=owner.world.now_s + 1)
     else:
         owner.process.leasing.lessor.apply(1, Report(LIFE, MEMBER, owner.sequence + 1, leaving=True))
     assert not owner.process.leasing.lessor.has_members
@@ -627,7 +627,7 @@ def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new
     owner.process.leasing.hand_over.opened(owner.owned, nacked)
     late = Report(LIFE, MEMBER, 8, heard={OWNER: heard}, nacks={0: (Nack(1, 6, 0),)})
     owner.process.leasing.lessor.apply(len(owner.world.deliveries), late)
-    assert list(owner.process.leasing.lessor._take_overs.asked[0].nacked) == ([5, 6] if heard == 4 else [])
+    assert list(owner.process.leasing.lessor._take_overs.requested[0].nacked) == ([5, 6] if heard == 4 else [])
 
 
 def test_what_members_say_to_hold_is_recalled_when_a_seek_came_before_their_answer() -> None:
@@ -749,11 +749,11 @@ def test_who_left_and_comes_again_is_another_epoch() -> None:
     """Its former owners count what they write to it from 1 again."""
     member, endpoint = lessee()
     acknowledge_the_first(member)
-    member.asking = False
+    member.requesting = False
     member.now_s = 1.0
     report = said(member)
     assert (report.leaving, report.member.epoch) == (True, 1)
-    member.asking = True
+    member.requesting = True
     member.now_s = 2.0
     report = said(member)
     assert (report.sequence, report.member.epoch, dict(report.heard)) == (1, 2, {})
@@ -843,7 +843,7 @@ def test_what_is_refused_after_the_answer_brings_all_of_it_again(decided: bool) 
 def test_a_member_answers_with_what_its_active_consumer_holds_unless_some_of_it_was_refused(kept: bool) -> None:
     endpoint = Endpoint("mine", 10, delivery_type=Delivery)
     member = Lessee(LIFE, "me", [endpoint], in_order=True)
-    member.asking = True
+    member.requesting = True
     said(member)
     member.apply(None, Welcome(OWNER, member.id))
     said(member)
@@ -861,7 +861,7 @@ def test_a_member_answers_with_what_its_active_consumer_holds_unless_some_of_it_
 def test_what_was_refused_is_acknowledged_by_what_comes_behind_it() -> None:
     endpoint = Endpoint("mine", 10, delivery_type=Delivery)
     member = Lessee(LIFE, "me", [endpoint], in_order=True)
-    member.asking = True
+    member.requesting = True
     said(member)
     member.apply(None, Welcome(OWNER, member.id))
     said(member)

@@ -64,7 +64,7 @@ class Member:
         self.slot = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
         self.consumer = Endpoint("mine", 100, delivery_type=Message)
         self.lessee = Lessee(LIFE, "me", [self.consumer])
-        self.lessee.asking = True
+        self.lessee.requesting = True
         self.said()
         self.lessee.apply(None, Welcome(OWNER, self.lessee.id))
         self.reading = LeasedRecords("orders/audit", "orders", self, self.clock, self.lessee, SAME_INCARNATION)

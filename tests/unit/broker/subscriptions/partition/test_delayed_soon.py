@@ -88,11 +88,11 @@ def test_what_is_being_read_waits_for_that_when_it_is_due() -> None:
     soon.choose(delayed, NOW_MS)
     delayed.set_aside(7, NOW_MS + 100)
     delayed.advance(NOW_MS + 1_000)
-    assert delayed.has_due_besides(soon.wanted)
-    assert delayed.take_due(10, soon.wanted) == [7]
-    assert not delayed.has_due_besides(soon.wanted)
+    assert delayed.has_due_besides(soon.required)
+    assert delayed.take_due(10, soon.required) == [7]
+    assert not delayed.has_due_besides(soon.required)
     soon.require_nothing()
-    assert delayed.take_due(10, soon.wanted) == [0, 1]
+    assert delayed.take_due(10, soon.required) == [0, 1]
 
 
 def test_a_record_that_is_set_aside_for_soon_is_kept_at_once() -> None:
