@@ -270,7 +270,7 @@ def test_what_a_transaction_moves_while_topics_are_looked_at_is_never_in_both(
             txn.commit()
         return bounds.requested_ranges(*asked)
 
-    monkeypatch.setattr(visibility, "wanted", moving)
+    monkeypatch.setattr(visibility, "requested_ranges", moving)
     options = {"service.url": service_url, "topics": f"{source},{target}", "subscription": "s", "schema": "bytes"}
     for _ in range(2):  # the second time, it was moved
         assert [bytes(row["value"]) for row in read_pulsar(spark, **options).select("value").collect()] == [b"moved"]

@@ -79,7 +79,7 @@ def test_without_ack_messages_stay(done: Pok, unique: Unique) -> None:
 def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-m", "b")
-    few = refused("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3", "--timeout-ms", "500")
+    few = refused("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3", "--timeout-ms", "5000")
     assert len(few.lines) == 2
     assert "2 of 3 messages came" in few.err
     assert done("consume", topic, "-s", "s", "-n", "0", "--timeout-ms", "300").out == ""
