@@ -280,7 +280,7 @@ class Process:
             topics=self.topics,
             admin=admin,
             clock=history.clock,
-            ledger_views=SimpleNamespace(ask=lambda name, question, deadline: question(self)),
+            ledger_views=SimpleNamespace(query=lambda name, question, deadline: question(self)),
         )
         use: Any = SimpleNamespace(log_of=self._log_of, needs_of=self._needs_of)
         self.look = PartitionLook(services, use, self.deletion)
