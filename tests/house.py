@@ -19,7 +19,8 @@ MAX_CLASS_LINES: Final = 600
 MAX_MODULE_LINES: Final = 800
 
 REPLACED_WORDS: Final = re.compile(
-    r"\b(somebody|nobody|whoever|everybody|anybody|whom|comes? again|goes on|is told|hears? of|of (ours|theirs))\b",
+    r"(?<![a-z])(somebody|nobody|whoever|everybody|anybody|whom|comes?[ _]again|goes[ _]on|is[ _]told|hears?[ _]of"
+    r"|of[ _](ours|theirs))(?![a-z])",
     re.IGNORECASE,
 )
 """Words for which the field has better ones: the role, redelivered, continues, receives."""

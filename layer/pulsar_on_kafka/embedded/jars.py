@@ -77,25 +77,25 @@ def kafka_jars(cache_dir: Path | None = None, progress: Progress = to_stderr, fe
     Raises:
         NoDownloader, NoDiskSpace, DownloadFailed, EmbeddedBrokerError: the jars are missing and stay so.
     """
-    told = os.environ.get(HOME_VARIABLE)
-    if told:
-        return _of_a_distribution(Path(told), cache_dir or default_cache_dir())
+    given = os.environ.get(HOME_VARIABLE)
+    if given:
+        return _of_a_distribution(Path(given), cache_dir or default_cache_dir())
     home = cached(jars_of(kafka_version()), cache_dir, progress, fetch)
     return KafkaJars(home, home / "libs")
 
 
-def _of_a_distribution(told: Path, cache_dir: Path) -> KafkaJars:
-    libs = told.absolute() / "libs"
+def _of_a_distribution(given: Path, cache_dir: Path) -> KafkaJars:
+    libs = given.absolute() / "libs"
     found = [re.fullmatch(r"kafka_2\.1[23]-(\d[\w.-]*)\.jar", jar.name) for jar in sorted(libs.glob("kafka_2.1*.jar"))]
     version = next((each.group(1) for each in found if each), "")
     if not version:
         raise EmbeddedBrokerError(
-            f"{HOME_VARIABLE}={told}: no libs/kafka_2.13-<version>.jar in it; name the directory of an unpacked Kafka "
+            f"{HOME_VARIABLE}={given}: no libs/kafka_2.13-<version>.jar in it; name the directory of an unpacked Kafka "
             "distribution"
         )
     if os.environ.get(VERSION_VARIABLE) not in (None, "", version):
         raise EmbeddedBrokerError(
-            f"{HOME_VARIABLE}={told} is Kafka {version}, and {VERSION_VARIABLE} requires {kafka_version()}: unset one"
+            f"{HOME_VARIABLE}={given} is Kafka {version}, and {VERSION_VARIABLE} requires {kafka_version()}: unset one"
         )
     home = cache_dir / f"kafka-{version}-of-{sha256(os.fsencode(libs)).hexdigest()[:12]}"
     home.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ class LogFold(Protocol):
 
 
 _MAX_PASSED_OVER: Final = 1000
-_NOBODY: Final = ""
+_NO_ENTITY: Final = ""
 """No topic, namespace or tenant."""
 
 F = TypeVar("F", bound=LogFold)
@@ -193,7 +193,7 @@ class LogView(Generic[F]):
             spoiled = frozenset(about for *_, about in self._unreadable.values() if about is not None)
             return question(cast("F", self._fold)), spoiled
 
-        found, spoiled = self._query(answer, deadline, None, _NOBODY)
+        found, spoiled = self._query(answer, deadline, None, _NO_ENTITY)
         if spoiled:
             _log.warning(
                 "view=%s of %s some records cannot be read, `pok doctor` shows more", self._name, sorted(spoiled)

@@ -40,8 +40,8 @@ class MalformedFrame(MappingError):
 class FrameCutter:
     """Memory: a frame at most, besides what is fed at a time."""
 
-    def __init__(self, most: int = MAX_FRAME_BYTES) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_bytes = max_bytes
         """Bytes that a frame may have, behind its first four; may be changed between two calls of `feed`."""
         self._kept = bytearray()
         self._required = 0
@@ -63,8 +63,8 @@ class FrameCutter:
         while end - at >= _NUMBER:
             start = at + _NUMBER
             total = int.from_bytes(data[at:start], "big")
-            if not _NUMBER <= total <= self.most:
-                raise MalformedFrame(f"a frame has {total} bytes, expected {_NUMBER} to {self.most}", frames)
+            if not _NUMBER <= total <= self.max_bytes:
+                raise MalformedFrame(f"a frame has {total} bytes, expected {_NUMBER} to {self.max_bytes}", frames)
             stop = start + total
             if stop > end:
                 self._required = stop - at

@@ -33,7 +33,7 @@ class Application:
     """None: one is made up, if there is no `former_name`."""
     former_name: str | None = None
     """The generated name under which the same producer was opened before."""
-    comes_again: bool = False
+    may_reopen: bool = False
     """The producer may be opened again by the name that was made up, also by another process: where the topic
     deduplicates, that is claimed like one that was given, and what it stored is kept on record."""
     schema: Schema
@@ -70,9 +70,9 @@ class Application:
     def is_lasting(self, *, deduplicated: bool, is_fenced: Callable[[str], bool]) -> bool:
         """The producer's name is claimed, and may be opened again. A name that was made up is claimed without
         deduplication, too, where it was fenced: records under the epoch that unnamed producers share would be void."""
-        if self.name or (self.comes_again and deduplicated):
+        if self.name or (self.may_reopen and deduplicated):
             return True
-        return self.comes_again and self.former_name is not None and is_fenced(self.former_name)
+        return self.may_reopen and self.former_name is not None and is_fenced(self.former_name)
 
     def needs_headers(self) -> bool:
         """Whether a reader that ignores headers cannot read its messages."""

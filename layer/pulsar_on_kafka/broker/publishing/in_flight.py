@@ -30,7 +30,7 @@ _OK: Final = Result.Ok
 _new: Final = StoredMessageId.__new__
 _LOOK_S: Final = 0.05
 _CHECK_S: Final = 0.5
-_NOBODY_WAITS: Final = 2**62
+_NO_WAITER: Final = 2**62
 _UNSENT: Final = -(2**62)
 
 
@@ -259,7 +259,7 @@ class SendsInFlight:
         """Reports that left a callback to be called, and..."""
         self.called_back = 0
         """... those of which it was."""
-        self.wake_at = _NOBODY_WAITS
+        self.wake_at = _NO_WAITER
         self.kafka = kafka
         """Serves the reports of all these messages. Another Kafka producer needs a `SendsInFlight` of its own: what
         one thread counts at a time, two might count wrong."""
@@ -371,7 +371,7 @@ class SendsInFlight:
                 with suppress(RuntimeError):  # another thread has released it
                     waiter.woken.release()
         targets = (each.target for each in list(self._waiters) if each.target > settled)
-        self.wake_at = min(targets, default=_NOBODY_WAITS)
+        self.wake_at = min(targets, default=_NO_WAITER)
 
     def _wait_settled(self, target: int, deadline: Deadline) -> None:
         """Wait until `target` messages were answered; serves the answers itself unless another thread is at it."""

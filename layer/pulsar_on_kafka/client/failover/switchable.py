@@ -55,7 +55,7 @@ class Moving(OfOneProcess, Traveller, Generic[_Inner]):
         except PulsarException as failure:
             _log.warning("%s leaves its cluster: %s", self._what, failure)
 
-    def _go_on(self, inner: _Inner) -> None:
+    def _use(self, inner: _Inner) -> None:
         """Use it from now on; it ends if the shell was closed meanwhile."""
         with self._changing:
             self._last = inner

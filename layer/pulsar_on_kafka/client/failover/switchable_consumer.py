@@ -146,7 +146,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         if self._listener_paused:
             inner.pause_message_listener()
         self._attached = inner
-        self._go_on(inner)
+        self._use(inner)
         with self._changing:
             waiting, self._unanswered = self._unanswered, deque()
         for callback in waiting:

@@ -73,7 +73,7 @@ class MovingReader(Moving[Reader], Reader):
             starts = None if self._last is None else self._starts(session, self._last.opened_topic, cluster)
         inner = open_reader(replace(self._options, reader_listener=None), session, starts)
         self._left = cluster
-        self._go_on(inner)
+        self._use(inner)
         if not self._gone and self._listening_with is not None:
             inner.listen(self._receive_message)
 

@@ -274,7 +274,7 @@ class ProducerHandler:
         self._flow.begin_work()
 
         def retry(pause_s: float) -> None:
-            if left.go_on(closing=self._flow.is_closed):
+            if left.retry(closing=self._flow.is_closed):
                 self._reader.end_work()
             else:
                 later(pause_s, retry, min(2 * pause_s, _MAX_REST_RETRY_INTERVAL_S))

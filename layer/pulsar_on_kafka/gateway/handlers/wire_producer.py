@@ -136,7 +136,7 @@ def open_producer(
     application = Application(
         name=(command.producer_name or None) if command.user_provided_producer_name else None,
         former_name=command.producer_name or None,
-        comes_again=True,
+        may_reopen=True,
         schema=LetterSchema(),
         options=SenderOptions(limits=_LIMITS),
         mode=AccessMode.EXCLUSIVE if waits else mode,
@@ -583,9 +583,9 @@ class Refusal:
 
     def given(self) -> Refusal | None:
         """Refuse now if possible (None), else later."""
-        return None if self.go_on(closing=False) else self
+        return None if self.retry(closing=False) else self
 
-    def go_on(self, *, closing: bool) -> bool:
+    def retry(self, *, closing: bool) -> bool:
         """Returns whether the refusal was sent, or is not to be sent (`closing`). Otherwise the caller retries."""
         producer = self._producer
         if closing or producer.is_over():
@@ -637,15 +637,15 @@ class EntryLeft:
                 return False
             except (LayerError, PulsarException) as failure:
                 self._refusal = Refusal(self._producer, self._refuse, *error_code_of(failure))
-                return self._refusal.go_on(closing=False)
+                return self._refusal.retry(closing=False)
         return True
 
-    def go_on(self, *, closing: bool) -> bool:
+    def retry(self, *, closing: bool) -> bool:
         """`hand_over` again, unless the producer or its connection (`closing`) has ended meanwhile. The producer ends
         if deduplication has to read Kafka by now."""
         producer = self._producer
         if self._refusal is not None:
-            return self._refusal.go_on(closing=closing)
+            return self._refusal.retry(closing=closing)
         if closing or producer.is_over() or producer.look_first(self._records[self._at :], self._txn) is not None:
             self._refuse(*_ENDED)
             return True

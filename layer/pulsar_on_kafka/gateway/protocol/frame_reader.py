@@ -40,7 +40,7 @@ class FrameReader:
         self._is_handling = False
 
     def accept_large_frames(self) -> None:
-        self._cutter.most = MAX_FRAME_BYTES
+        self._cutter.max_bytes = MAX_FRAME_BYTES
 
     def receive(self, data: bytes) -> bool:
         """Returns whether a frame is complete."""

@@ -44,10 +44,10 @@ def application(**wants: Any) -> Application:
     ("wants", "deduplicated", "fenced", "lasting"),
     [
         ({"name": "p"}, False, False, True),
-        ({"name": None, "former_name": "p", "comes_again": True}, True, False, True),
-        ({"name": None, "former_name": "p", "comes_again": True}, False, False, False),
-        ({"name": None, "former_name": "p", "comes_again": True}, False, True, True),
-        ({"name": None, "comes_again": True}, False, True, False),
+        ({"name": None, "former_name": "p", "may_reopen": True}, True, False, True),
+        ({"name": None, "former_name": "p", "may_reopen": True}, False, False, False),
+        ({"name": None, "former_name": "p", "may_reopen": True}, False, True, True),
+        ({"name": None, "may_reopen": True}, False, True, False),
         ({"name": None}, True, True, False),
     ],
 )
@@ -65,7 +65,7 @@ def test_what_a_fenced_name_stores_after_the_policy_was_taken_back_is_not_void()
     again = first.join(TOPIC, "p", AccessMode.SHARED, NEVER, own_epoch=True)
     first.take_over_name(TOPIC, "p", again.epoch, [0], lambda partitions: dict.fromkeys(partitions, 5), NEVER)
     again.leave(NEVER)
-    returning = application(name=None, former_name="p", comes_again=True)
+    returning = application(name=None, former_name="p", may_reopen=True)
 
     def is_fenced(name: str) -> bool:
         return first.is_fenced(TOPIC, name, NEVER)

@@ -280,15 +280,15 @@ class KeyShared:
         self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
     ) -> bool:
         guard = owned.guard
-        come_again = bool(owned.redeliveries.counts)
-        if guard is not None and (come_again := not guard.is_new([entry[0] for entry in entries])):
+        redelivered = bool(owned.redeliveries.counts)
+        if guard is not None and (redelivered := not guard.is_new([entry[0] for entry in entries])):
             entries = self._admitted(owned, keys, endpoint, entries)
         absent = [offset for offset, _, record in entries if record is None]
         if absent:
             entries = self._with_records(owned, keys, entries, absent)
         if not entries:
             return False
-        if come_again:
+        if redelivered:
             records = {offset: record for offset, _, record in entries}
             left = frozenset(self._dead_lettering.divert(owned, [*records], records))
             entries = [entry for entry in entries if entry[0] in left]

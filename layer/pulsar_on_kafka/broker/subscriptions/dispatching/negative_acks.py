@@ -90,7 +90,7 @@ class NegativeAcks:
     def offsets(self, partition: int) -> BitMap64:
         return self._waiting.get(partition, BitMap64())
 
-    def any_of_nobody(self, partition: int) -> bool:
+    def any_without_holder(self, partition: int) -> bool:
         return any((partition, None) in holders for holders in self._due.values())
 
     def forget_consumer(self, endpoint: Endpoint, partition: int) -> None:
@@ -104,8 +104,8 @@ class NegativeAcks:
             offsets = holders.pop((partition, endpoint), None)
             if offsets is not None:
                 found |= offsets
-                nobodys = holders.get((partition, None))
-                holders[partition, None] = offsets if nobodys is None else nobodys | offsets
+                unheld = holders.get((partition, None))
+                holders[partition, None] = offsets if unheld is None else unheld | offsets
         return found
 
     def forget_partition(self, partition: int) -> None:

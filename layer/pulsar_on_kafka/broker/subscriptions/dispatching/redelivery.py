@@ -156,7 +156,7 @@ class Redelivery:
 
     def _expire_chunks(self, owned: OwnedPartition) -> None:
         # A former owner may have delayed a chunk of a message; its other chunks wait for that chunk.
-        if owned.guard is None or not (owned.redeliveries.waiting or self._nacks.any_of_nobody(owned.number)):
+        if owned.guard is None or not (owned.redeliveries.waiting or self._nacks.any_without_holder(owned.number)):
             owned.intake.expire_chunks()
 
     def _held(self, partition: int) -> HeldHere | None:

@@ -72,7 +72,7 @@ class LeasedPartition:
         """The version of a TAKE_OVER that waits for this member's reply."""
         self.held_before = HeldBefore()
         """Used where messages go to one consumer at a time."""
-        self.comes_again = False
+        self.given_back = False
         """A consumer gave everything back, and receives nothing before the owner's recall."""
         self.refused = False
         """A consumer negatively acknowledged an entry that it held since the last recall."""
@@ -128,7 +128,7 @@ class LeasedPartition:
         """Drop all entries; cumulative acknowledgements still count for them."""
         plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
         self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
-        self.comes_again = self.refused = False
+        self.given_back = self.refused = False
         self.let_go(list(self.in_flight.holders))
 
     def let_go(self, offsets: Sequence[int]) -> None:

@@ -165,7 +165,7 @@ class Lessee:
         self._leased_s[endpoint] = self.now_s
         entries = self._not_acknowledged(leased.slot.number, lease)
         leased.hold(entries, endpoint.feed(leased.slot))
-        if leased.comes_again or not entries:
+        if leased.given_back or not entries:
             return
         self.to_read.append(ToRead(leased, endpoint, entries))
 
@@ -269,8 +269,8 @@ class Lessee:
     def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
         if not self._in_order:
             self._acks.refuse(leased, held, endpoint, 0.0)
-        elif not leased.comes_again:  # one negative acknowledgement redelivers everything
-            leased.comes_again = True
+        elif not leased.given_back:  # one negative acknowledgement redelivers everything
+            leased.given_back = True
             endpoint.discard(leased.slot)
             self._holdings.do_not_read(lambda each: each.partition is leased)
             self._acks.refuse(leased, [min(held)], endpoint, 0.0)

@@ -176,7 +176,7 @@ class TransactionAcks:
             case State.INITIALIZING:
                 self._begin(served, now_s)
             case State.READY:
-                self._go_on(served, now_s)
+                self._advance(served, now_s)
             case State.CLOSED if isinstance(served.gone, errors.Fenced):
                 self._reopen(served.owned.number)
             case State.CLOSED:
@@ -203,7 +203,7 @@ class TransactionAcks:
         served.to_settle = served.to_clean = True
         served.look_after(self._clock.monotonic(), _LOOK_FIRST_S)
 
-    def _go_on(self, served: _Served, now_s: float) -> None:
+    def _advance(self, served: _Served, now_s: float) -> None:
         if served.to_settle:
             self._settle(served)
         records = self._decide(served)

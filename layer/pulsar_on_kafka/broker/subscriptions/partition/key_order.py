@@ -91,10 +91,10 @@ class _Lane:
 
     @property
     def at_hand(self) -> bool:
-        return bool(self.fresh) or self.comes_again
+        return bool(self.fresh) or self.has_redeliveries
 
     @property
-    def comes_again(self) -> bool:
+    def has_redeliveries(self) -> bool:
         return bool(self.again) or bool(self.behind)
 
     @property
@@ -220,7 +220,7 @@ class KeyOrder(Generic[C]):
                     lanes[owner[entry[1]]].fresh.append(entry)
         begin = offsets[0] if offsets else 0
         for lane in lanes.values():  # earlier messages do not go behind redelivered ones
-            while len(lane.fresh) > NEAR and (lane.fresh[-1][0] >= begin or not lane.comes_again):
+            while len(lane.fresh) > NEAR and (lane.fresh[-1][0] >= begin or not lane.has_redeliveries):
                 parked.append(self._park(lane.fresh.pop()))
         if by_ranges and parked and offsets:
             self._ranges.add_range(offsets[0], offsets[-1] + 1)

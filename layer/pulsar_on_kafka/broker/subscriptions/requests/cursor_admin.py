@@ -169,7 +169,7 @@ class LiveCursors:
         while left := [(each, members) for each, members in left if _to_close(members, topic_deleted=topic_deleted)]:
             if next_request.passed():
                 command = CloseConsumers(topic_deleted)
-                requests = [_to_everybody(each, _request(each, each.incarnation, command)) for each, _ in left]
+                requests = [_to_all_members(each, _request(each, each.incarnation, command)) for each, _ in left]
                 self._channel.write(requests, deadline)
                 next_request = Deadline.after(_LONGEST_PAUSE_S)
             pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
@@ -204,7 +204,7 @@ class LiveCursors:
                 complete.set()
 
         with self._channel.listening(topic, on_records, deadline):
-            self._channel.write([_to_everybody(subscription, request)], deadline)
+            self._channel.write([_to_all_members(subscription, request)], deadline)
             complete.wait(min(_TELL_S, deadline.remaining_s()))
         return {member: reported.get(member) for member in sorted(members)}
 
@@ -387,7 +387,7 @@ def _request(subscription: Subscription, incarnation: int, command: CursorComman
     return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, command)
 
 
-def _to_everybody(subscription: Subscription, request: Request) -> tuple[DeliveryKey, bytes]:
+def _to_all_members(subscription: Subscription, request: Request) -> tuple[DeliveryKey, bytes]:
     return DeliveryKey(str(subscription.topic.name), ALL_MEMBERS, subscription.name), encode_request(request)
 
 

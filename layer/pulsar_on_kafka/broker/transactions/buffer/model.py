@@ -89,7 +89,7 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
     more: dict[bytes, list[int]] = {}
     """Transactions without a marker so far: the lists that collect their next offsets."""
     last: bytes | None = None
-    go_on = odd.append
+    note = odd.append
     """Takes one more offset of the transaction `last`, while that is not None."""
     before = b""
     """The packed headers that precede one more record of `last`."""
@@ -108,12 +108,12 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
                     continue
                 if name == TXN and txn is not None:
                     if txn == last:
-                        go_on(offset)
+                        note(offset)
                         record.set_headers(before + producer)
                         continue
                     if txn in more:
-                        last, go_on, before = txn, more[txn].append, and_transaction(txn)
-                        go_on(offset)
+                        last, note, before = txn, more[txn].append, and_transaction(txn)
+                        note(offset)
                         record.set_headers(before + producer)
                         continue
         if isinstance(headers, bytes):
@@ -122,8 +122,8 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
         if plain and txn is None:
             continue
         if plain and txn in more:
-            last, go_on, before = txn, more[txn].append, and_transaction(txn)
-            go_on(offset)
+            last, note, before = txn, more[txn].append, and_transaction(txn)
+            note(offset)
             continue
         found = _met_at(offset, headers)
         if found is None or not plain:
@@ -134,7 +134,7 @@ def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noq
             last = None if last == ended else last
         elif found is not None and plain and txn == found.txn.to_bytes():  # else the marker may spell it otherwise
             last, more[txn] = txn, []
-            go_on, before = more[txn].append, and_transaction(txn)
+            note, before = more[txn].append, and_transaction(txn)
             found = found._replace(more=more[txn])
         if found is not None:
             met.append(found)
