@@ -12,6 +12,8 @@ from pulsar_on_kafka.broker.cursor.segments import CursorSegments
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import paged_marker
+from tests.chaos.wrapping import wrap
 
 POINTS: Final = ("segments", "pages", "marker", "commit", "answer", "cleaning")
 """What comes next when the process ends: segments; pages of the marker's index; the marker; the commit; the owner's
@@ -31,18 +33,16 @@ class Cut:
         self._say = say
         self._saves = 0
         segments.LARGEST_RECORD_BYTES = _SMALL_RECORD_BYTES  # type: ignore[misc]
-        self._before(CursorSegments, "write_ledgers", "segments")
-        self._before(CursorSegments, "write_marker", "pages")
-        self._before(segments, "paged_marker", "marker")
-        self._before(GroupConsumer, "commit", "commit")
-        self._before(GroupConsumer, "commit_async", "commit")
-        self._before(CursorSaver, "_accepted", "answer")
-        self._before(CursorStore, "clean", "cleaning")
+        self._before(CursorSegments, CursorSegments.write_ledgers, "segments")
+        self._before(CursorSegments, CursorSegments.write_marker, "pages")
+        self._before(segments, paged_marker, "marker")
+        self._before(GroupConsumer, GroupConsumer.commit, "commit")
+        self._before(GroupConsumer, GroupConsumer.commit_async, "commit")
+        self._before(CursorSaver, CursorSaver._accepted, "answer")
+        self._before(CursorStore, CursorStore.clean, "cleaning")
 
-    def _before(self, owner: Any, name: str, point: str) -> None:
-        original = getattr(owner, name)
-
-        def cut(*arguments: Any, **named: Any) -> Any:
+    def _before(self, owner: Any, function: Callable[..., Any], point: str) -> None:
+        def cut(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             self._saves += point == "segments"
             if self._saves >= _SAVES_BEFORE and point == self._point:
                 self._point = ""
@@ -50,4 +50,4 @@ class Cut:
                 os.kill(os.getpid(), self._signal)
             return original(*arguments, **named)
 
-        setattr(owner, name, cut)
+        wrap(owner, function, cut)

@@ -19,6 +19,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.managed_ledger.model import Ledger
 from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner
+from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords
 from pulsar_on_kafka.broker.metadata.topics import Topics
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.service.ledgers.deletion_events import KafkaDeletionEvents
@@ -26,6 +27,7 @@ from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
+from tests.chaos.wrapping import wrap
 
 MAINTENANCE: Final = "maintenance"
 WORKER: Final = "worker"
@@ -62,31 +64,34 @@ class Cut:
     def __init__(self, point: str, nth: int) -> None:
         self._point = point
         self._left = nth
-        cut, restate = self, LedgerOwner.restate
 
-        def restating(self: LedgerOwner, ledgers: Iterable[Ledger], state: LedgerState, deadline: Deadline) -> None:
+        def restate(
+            original: Callable[..., None],
+            owner: LedgerOwner,
+            ledgers: Iterable[Ledger],
+            state: LedgerState,
+            deadline: Deadline,
+        ) -> None:
             written = list(ledgers)
-            restate(self, written, state, deadline)
+            original(owner, written, state, deadline)
             if written:
-                cut._after({LedgerState.DELETING: "marked", LedgerState.REMOVED: "removed"}.get(state, ""))
+                self._after({LedgerState.DELETING: "marked", LedgerState.REMOVED: "removed"}.get(state, ""))
 
-        LedgerOwner.restate = restating  # type: ignore[method-assign]
-        self._around(KafkaDeletionEvents, "send", "", "sent")
-        self._around(PartitionLook, "delete", "deleting", "deleted")
-        self._around(Topics, "note_deletion_ends", "", "noted")
-        self._around(Topics, "finish_deletion", "ending", "")
-        self._around(KafkaAdmin, "delete_topic", "", "ended")
+        wrap(LedgerOwner, LedgerOwner.restate, restate)
+        self._around(KafkaDeletionEvents, KafkaDeletionEvents.send, "", "sent")
+        self._around(PartitionLook, PartitionLook.delete, "deleting", "deleted")
+        self._around(TopicRecords, TopicRecords.note_deletion_ends, "", "noted")
+        self._around(Topics, Topics.finish_deletion, "ending", "")
+        self._around(KafkaAdmin, KafkaAdmin.delete_topic, "", "ended")
 
-    def _around(self, owner: type[Any], name: str, before: str, after: str) -> None:
-        original: Callable[..., Any] = getattr(owner, name)
-
-        def around(*arguments: Any, **named: Any) -> Any:
+    def _around(self, owner: type[Any], function: Callable[..., Any], before: str, after: str) -> None:
+        def around(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             self._after(before)
             answer = original(*arguments, **named)
             self._after(after)
             return answer
 
-        setattr(owner, name, around)
+        wrap(owner, function, around)
 
     def _after(self, point: str) -> None:
         if not point or point != self._point:

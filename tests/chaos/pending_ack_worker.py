@@ -25,6 +25,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_met
 from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+from tests.chaos.wrapping import wrap
 
 BEFORE_THE_ANSWER: Final = ("take-over", "taken over", "mark", "marked", "ack", "acked", "read")
 """What comes next when the process ends: the TAKEOVER; its reading; the commit with the mark; its acceptance; the ack;
@@ -44,24 +45,26 @@ class Cut:
         self._point = point
         self._signal = signal.Signals[signal_name]
         self._settled = False
-        self._around(KafkaStateLog, "append_many", self._appends, self._appended)
-        self._around(GroupConsumer, "commit_async", self._commits)
-        self._around(CursorSaver, "_accepted", self._accepts)
-        self._around(PendingAcks, "settle", self._settles)
-        self._around(PendingAcks, "read_back", self._reads_back)
+        self._around(KafkaStateLog, KafkaStateLog.append_many, self._appends, self._appended)
+        self._around(GroupConsumer, GroupConsumer.commit_async, self._commits)
+        self._around(CursorSaver, CursorSaver._accepted, self._accepts)
+        self._around(PendingAcks, PendingAcks.settle, self._settles)
+        self._around(PendingAcks, PendingAcks.read_back, self._reads_back)
 
     def _around(
-        self, owner: Any, name: str, before: Callable[..., None], after: Callable[..., None] = lambda *_: None
+        self,
+        owner: type[Any],
+        function: Callable[..., Any],
+        before: Callable[..., None],
+        after: Callable[..., None] = lambda *_: None,
     ) -> None:
-        original = getattr(owner, name)
-
-        def cut(*arguments: Any) -> Any:
+        def cut(original: Callable[..., Any], *arguments: Any) -> Any:
             before(*arguments)
             result = original(*arguments)
             after(*arguments)
             return result
 
-        setattr(owner, name, cut)
+        wrap(owner, function, cut)
 
     def _appends(self, log: Any, topic: Any, partition: int, records: Any, deadline: Any) -> None:
         for kind, there in _kinds(topic, records):

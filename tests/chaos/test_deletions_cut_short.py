@@ -88,6 +88,17 @@ def processes(service_url: str, logs: Path) -> Iterator[Start]:
         yield start
 
 
+def shared_out(keepers: list[Process]) -> None:
+    """Waits until each keeper has owned lists. Raises AssertionError: one of them ended before."""
+
+    def all_owned() -> bool:
+        ended = [keeper.said for keeper in keepers if keeper.is_dead() and not keeper.owned()]
+        assert not ended, f"keepers that ended, and what they said: {ended}"
+        return all(keeper.owned() for keeper in keepers)
+
+    until(all_owned, "each keeper has owned lists of ledgers")
+
+
 def one_topic_in_each_partition(unique: Unique) -> list[str]:
     """Names of topics whose lists lie in all the partitions of `ledgers`."""
     found: dict[int, str] = {}
@@ -116,7 +127,7 @@ def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
                 producer.send_async(str(number).encode(), None)
             producer.flush()
             producer.close()
-        until(lambda: all(keeper.owned() for keeper in [*keepers, survivor]), "the lists are shared out")
+        shared_out([*keepers, survivor])
         given_up = admin.dead_deletions().count
         for topic in topics:
             admin.skip(topic, "s", ACKNOWLEDGED)
@@ -171,7 +182,7 @@ def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
         keepers = [start(MAINTENANCE, cut=cut) for cut in TOPIC_CUTS[:2]]
         workers = [start(WORKER, cut=cut, nth=2) for cut in (*WORKER_CUTS, *TOPIC_CUTS[2:])]
         survivor = start(MAINTENANCE)  # without a worker that would leave nothing for those to be killed at
-        until(lambda: all(keeper.owned() for keeper in [*keepers, survivor]), "the lists are shared out")
+        shared_out([*keepers, survivor])
         for topic in topics:
             admin.delete_topic(topic)
         assert not {name for topic in topics for name in admin.list_topics() if name.endswith(topic)}

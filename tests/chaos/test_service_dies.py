@@ -111,9 +111,9 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
         killed_s = time.monotonic()
         first.end(signal.SIGKILL)
         until(lambda: second.owned() == _ALL, "the other one takes over")
-        # On a machine so busy that the good-bye takes six seconds, Kafka's session is over before it.
+        # On a machine so busy that the removal takes six seconds, Kafka's session is over before it.
         if time.monotonic() - killed_s < SESSION_TIMEOUT_MS / 1000:
-            said = f"group={maintenance_group(Instance())} said good-bye for 1"
+            said = f"group={maintenance_group(Instance())} removed 1 dead members"
             until(lambda: any(said in line for line in second.lines), lambda: f"{said!r}: {second.lines}")
 
         own_broker.kill()

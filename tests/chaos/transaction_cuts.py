@@ -23,6 +23,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     SubscriptionsAdded,
     decode_log_value,
 )
+from tests.chaos.wrapping import wrap
 
 STEPS: Final = (
     "NEW", "ADD_PARTITION", "OPEN", "send 1", "send 2", "ADD_SUBSCRIPTION", "ack", "commit", "COMMITTING", "marker",
@@ -42,26 +43,28 @@ class TransactionCut:
         self._left = nth
         self._signal = signal.Signals[signal_name]
         self._say = say
-        self._wrap(KafkaStateLog, "append_many", lambda _log, _topic, _partition, records, *_: steps_of(records))
+        self._wrap(
+            KafkaStateLog, KafkaStateLog.append_many, lambda _log, _topic, _partition, records, *_: steps_of(records)
+        )
         self._wrap(
             KafkaStateLog,
-            "append_apart",
+            KafkaStateLog.append_apart,
             lambda _log, groups, *_: steps_of([each for *_, group in groups for each in group]),
         )
-        self._wrap(KafkaStateLog, "append", lambda _log, _topic, _partition, *record: steps_of([record[:2]]))
-        self._wrap(KafkaDataPartitions, "append_markers", lambda *_: {"marker"})
+        self._wrap(
+            KafkaStateLog, KafkaStateLog.append, lambda _log, _topic, _partition, *record: steps_of([record[:2]])
+        )
+        self._wrap(KafkaDataPartitions, KafkaDataPartitions.append_markers, lambda *_: {"marker"})
 
     def step(self, name: str, action: Callable[[], Any]) -> Any:
         """A step that the program itself takes."""
         return self._around({name}, action)
 
-    def _wrap(self, owner: Any, name: str, steps: Callable[..., set[str]]) -> None:
-        original = getattr(owner, name)
-
-        def around(*arguments: Any, **named: Any) -> Any:
+    def _wrap(self, owner: type[Any], function: Callable[..., Any], steps: Callable[..., set[str]]) -> None:
+        def around(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             return self._around(steps(*arguments, *named.values()), lambda: original(*arguments, **named))
 
-        setattr(owner, name, around)
+        wrap(owner, function, around)
 
     def _around(self, steps: set[str], action: Callable[[], Any]) -> Any:
         if self._step not in steps or self._left == 0:

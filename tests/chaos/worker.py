@@ -395,7 +395,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(name)s %(message)s"
     )
-    logging.getLogger("pulsar_on_kafka.kafka.groups.dead_members").setLevel(logging.INFO)  # who says good-bye for whom
+    logging.getLogger("pulsar_on_kafka.kafka.groups.dead_members").setLevel(logging.INFO)
     faulthandler.register(signal.SIGUSR1)  # what all threads are at, on standard error
     orders = json.loads(sys.argv[1])
     orders["residues"] = tuple(orders.get("residues", Orders.residues))
