@@ -1,8 +1,8 @@
 """Decodes Kafka's own topic of consumer groups, `__consumer_offsets`: commits and members of groups. Pure.
 
 A process with the right to read it receives every group's commits as they are made; the alternative is a request for
-each group. Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue and
-ConsumerProtocolAssignment, as JSON files of Kafka's group coordinator; unknown versions are ignored.
+each group. Source: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey and GroupMetadataValue, as JSON files of
+Kafka's group coordinator; unknown versions are ignored.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.kafka.groups.consumer_protocol import decode_assignment
 from pulsar_on_kafka.kafka.records import GroupMember
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -145,18 +146,6 @@ def _member(reader: _Bytes, version: int) -> GroupMember:
         reader.take(">i")  # time for a rebalance
     reader.take(">i")  # time of a session
     reader.blob()  # what it subscribed to
-    assigned = _assigned(reader.blob())
+    assigned = decode_assignment(reader.blob())
     reader.skip_tags()
     return GroupMember(member_id, client_id, host, assigned)
-
-
-def _assigned(assignment: bytes) -> tuple[tuple[str, int], ...]:
-    if not assignment:
-        return ()
-    reader = _Bytes(assignment, [0])
-    reader.take(">h")
-    found: list[tuple[str, int]] = []
-    for _ in range(reader.count()):
-        topic = reader.text()
-        found += [(topic, int(reader.take(">i"))) for _ in range(reader.count())]
-    return tuple(found)
