@@ -10,12 +10,14 @@ import fnmatch
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import machine, report
 from benchmarks.gateways import gateway_to
 from benchmarks.kept import GroupResult, Sitting, keep, kept
+from benchmarks.many_plan import MANY_WORKERS
 from benchmarks.model import OWN_SDK, Cell, Group, Page, System
 from benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
 from benchmarks.sdk_workers import plain
@@ -33,6 +35,9 @@ _ASSUMED_LINGER_MS: Final = 1
 def main() -> int:
     arguments = _arguments()
     chosen = _choose(arguments.only, with_layer=not arguments.without_layer)
+    if arguments.topics is not None:
+        several = {group: with_topics(cells, arguments.topics) for group, cells in chosen.items()}
+        chosen = {group: cells for group, cells in several.items() if cells}
     if not chosen:
         print(f"--only {arguments.only} matches no cell; they are: {', '.join(_all_cells())}", file=sys.stderr)
         return 2
@@ -46,7 +51,7 @@ def main() -> int:
         print(f"nothing was measured in full before, of {', '.join(group.name for group in chosen)}", file=sys.stderr)
         return 2
     pages: dict[Path | None, tuple[dict[str, GroupResult], str | None]] = {}
-    if arguments.out is None and not (arguments.quick or arguments.without_layer):
+    if arguments.out is None and not (arguments.quick or arguments.without_layer or arguments.topics):
         pages = {Path(page.path): (found, page.part) for page, found in whole_pages(kept(), chosen)}
     bad = False
     for out, (found, part) in (pages or {arguments.out: (results, arguments.only)}).items():
@@ -95,6 +100,12 @@ def _arguments() -> argparse.Namespace:
         help="measure nothing, report what was measured in full before, of --only's groups",
     )
     parser.add_argument(
+        "--topics",
+        type=int,
+        metavar="N",
+        help="topics of each cell of the group `many`, instead of those in its name; not for claims",
+    )
+    parser.add_argument(
         "--without-layer", action="store_true", help="only the peers, with the layer's librdkafka settings"
     )
     parser.add_argument(
@@ -105,6 +116,8 @@ def _arguments() -> argparse.Namespace:
         "without such a page, standard output",
     )
     arguments = parser.parse_args()
+    if arguments.topics is not None and (arguments.topics < 1 or arguments.quick or arguments.kept):
+        parser.error(f"--topics is {arguments.topics}, expected at least 1, without --quick and --kept")
     if arguments.kept and arguments.without_layer:
         parser.error("--kept measures nothing: it does not go with --without-layer")
     return arguments
@@ -125,6 +138,16 @@ def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]
 
     cells = {group: [cell for cell in group.cells if wanted(group, cell)] for group in GROUPS}
     return {group: kept for group, kept in cells.items() if kept}
+
+
+def with_topics(cells: list[Cell], topics: int) -> list[Cell]:
+    """The cells of `many` with so many topics, each worker once on each system; all other cells are left out."""
+    found = {
+        (cell.worker, cell.system): replace(cell, messages=topics)
+        for cell in reversed(cells)
+        if cell.worker in MANY_WORKERS
+    }
+    return list(reversed(found.values()))
 
 
 def _kept(chosen: dict[Group, list[Cell]]) -> dict[str, GroupResult]:
@@ -159,7 +182,7 @@ def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> 
                 print(f"  {cell}: {outcome.failure or outcome.rounds}", file=sys.stderr, flush=True)
             named = {f"{group.name}/{cell}": outcome for cell, outcome in outcomes.items()}
             results[group.name] = GroupResult(sitting, settings, named)
-            if not arguments.quick and len(cells) == len(group.cells):
+            if not arguments.quick and cells == list(group.cells):
                 keep(group.name, results[group.name])
     return results
 
@@ -178,6 +201,8 @@ def _notes(arguments: argparse.Namespace, part: str | None) -> list[str]:
     notes = []
     if arguments.quick:
         notes.append("A quick run, a tenth of the messages: not for claims.")
+    if arguments.topics is not None:
+        notes.append(f"{arguments.topics} topics in each cell of `many`: not for claims.")
     if part:
         notes.append(f"Part of the plan: {part}.")
     if arguments.without_layer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from benchmarks.gateway_plan import GATEWAY, GATEWAY_REQUIREMENTS
+from benchmarks.many_plan import MANY, MANY_PAGE, MANY_REQUIREMENTS
 from benchmarks.model import MILLION, Cell, Group, Page, Requirement, Rule, System
 from benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
 
@@ -353,6 +354,7 @@ GROUPS: Final = (
         resident="migration_workers",
     ),
     *GATEWAY,
+    MANY,
     *SPARK,
 )
 
@@ -365,6 +367,7 @@ PAGES: Final = (
     Page("docs/benchmarks/gateway.md", "gateway-*"),
     Page("docs/benchmarks/key-shared.md", "key-shared-*"),
     Page("docs/benchmarks/leases.md", "leases-*"),
+    MANY_PAGE,
     Page("docs/benchmarks/overview.md", "overview"),
     Page("docs/benchmarks/replication.md", "replication*,migration"),
     Page("docs/benchmarks/service.md", "maintenance,deletions,serve-idle"),
@@ -596,5 +599,6 @@ REQUIREMENTS: Final = (
         "schemas/protobuf-alone",
     ),
     *GATEWAY_REQUIREMENTS,
+    *MANY_REQUIREMENTS,
     *SPARK_REQUIREMENTS,
 )

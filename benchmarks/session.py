@@ -14,6 +14,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.gateway_plan import GATEWAY_WORKERS
+from benchmarks.many_plan import MANY_WORKERS
 from benchmarks.model import OFFICIAL_SDK, OWN_SDK, Cell, Group, System
 from benchmarks.plan import (
     CURSOR_WORKERS,
@@ -112,7 +113,7 @@ class Session:
         self, cell: Cell, outcome: Outcome, measure: _Measure, more: dict[str, Any], *, warm_up: bool
     ) -> dict[str, Any]:
         """The figures; none when it failed."""
-        messages = max(100, cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
+        messages = max(min(100, cell.messages), cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
         try:
             result = measure(cell, messages, more)
         except WorkerFailed as failure:
@@ -139,6 +140,8 @@ class Session:
             return "service_workers"
         if cell.worker in GATEWAY_WORKERS:
             return "gateway_workers"
+        if cell.worker in MANY_WORKERS:
+            return "many_workers"
         if cell.worker in MAINTENANCE_WORKERS:
             return "maintenance_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
