@@ -77,8 +77,13 @@ def mend_headers(records: Iterable[Any]) -> None:
         if found is None or len(kept) < len(found):
             record.set_headers(kept)
         if len(kept) < len(found or ()):
-            where = f"{record.topic()}-{record.partition()} offset={record.offset()}"
-            _log.warning("%s: headers whose name is not UTF-8 are left out, %d others are kept", where, len(kept))
+            log_left_out(record.topic(), record.partition(), record.offset(), len(kept))
+
+
+def log_left_out(topic: str, partition: int, offset: int, kept: int) -> None:
+    """Logs that headers of a record are left out because their names are no UTF-8."""
+    where = f"{topic}-{partition} offset={offset}"
+    _log.warning("%s: headers whose name is not UTF-8 are left out, %d others are kept", where, kept)
 
 
 class CommittedOffset(NamedTuple):
