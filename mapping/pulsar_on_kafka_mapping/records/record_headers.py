@@ -150,14 +150,15 @@ ALONE: Final = b"\x00"
 """A producer and nothing else: this and the header's value are the packed headers. Likewise with what `and_version` and
 `and_transaction` give."""
 
-_VERSION: Final = b"\x01"
+VERSION: Final = b"\x01"
+"""The first byte of what `and_version` gives."""
 _TRANSACTION: Final = b"\x02"
 _VERSION_END: Final = 1 + 8
 
 
 def and_version(schema_version: bytes) -> bytes:
     """The bytes before a producer's header of a record with this schema version, of 8 bytes."""
-    return _VERSION + schema_version
+    return VERSION + schema_version
 
 
 def and_transaction(txn: bytes) -> bytes:
@@ -169,7 +170,7 @@ def unpack(headers: bytes) -> list[tuple[str, bytes | None]]:
     kind = headers[:1]
     if kind == ALONE:
         return [(PRODUCER, headers[1:])]
-    if kind == _VERSION:
+    if kind == VERSION:
         return [(PRODUCER, headers[_VERSION_END:]), (SCHEMA_VERSION, headers[1:_VERSION_END])]
     txn, _, producer = headers[1:].partition(b"\x00")
     return [(PRODUCER, producer), (TXN, txn)]

@@ -7,7 +7,6 @@ server for clients needs them. Enumerations are plain numbers, so that an unknow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -345,26 +344,3 @@ def send_receipt(producer: bytes, number: bytes, ledger_id: int, entry_id: int, 
     return b"\0\0\0%c\0\0\0%c\x08\x07\x3a%c\x08%b\x10%b\x1a%c\x08%b\x10%b%b" % (
         size + 8, size + 4, size, producer, number, place, ledger, entry, more,
     )  # fmt: skip
-
-
-def message_command(
-    consumer: bytes,
-    message_id: tuple[int, int, int],
-    redelivery_count: int,
-    ack_set: Sequence[int] = (),
-    consumer_epoch: int | None = None,
-) -> bytes:
-    """`command(Type.MESSAGE, ...)` by hand, likewise. `consumer` is the id as a varint, `message_id` has the ids of
-    ledger and entry, and the partition. A redelivery count of 0 is omitted."""
-    ledger, entry, partition = cached_varint(message_id[0]), varint(message_id[1]), cached_varint(message_id[2] % 2**64)
-    more = b"\x18" + varint(redelivery_count) if redelivery_count else b""
-    if ack_set:
-        more += b"".join([b"\x20" + varint(word % 2**64) for word in ack_set])
-    if consumer_epoch is not None:
-        more += b"\x28" + varint(consumer_epoch)
-    place = len(ledger) + len(entry) + len(partition) + 3
-    size = varint(len(consumer) + place + len(more) + 3)
-    return b"".join((
-        b"\x08\x09\x4a", size, b"\x08", consumer, b"\x12", varint(place), b"\x08", ledger, b"\x10", entry, b"\x18",
-        partition, more,
-    ))  # fmt: skip

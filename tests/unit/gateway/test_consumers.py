@@ -22,7 +22,7 @@ from pulsar_on_kafka_mapping.records.record_headers import BATCH, DELIVER_AT, PR
 from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
 from pulsar_on_kafka_mapping.wire.commands import Type, command
 from pulsar_on_kafka_mapping.wire.entries import WireEntry, write_entry
-from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 from tests.pulsar_entries.stored import PlacedRecord
@@ -43,8 +43,9 @@ def consumer(lost: list[str], frames: Any = None) -> tuple[SubscriptionConsumer,
 class _Sent:
     """The frames of one delivery."""
 
-    def send(self, frames: list[bytes]) -> None:
-        self.frames = frames
+    def send(self, parts: list[bytes]) -> None:
+        found = FrameCutter().feed(b"".join(parts))
+        self.frames = [frame(*each) for each in found]
 
 
 def test_a_delivery_becomes_the_frames_of_the_protocol() -> None:
@@ -60,7 +61,7 @@ def test_a_delivery_becomes_the_frames_of_the_protocol() -> None:
         EntryRecord(None, payload, batch, 1_000),
         EntryRecord(None, payload, batch, 1_000),
     ]
-    acked = [None, None, None, (1, 0b010)]
+    acked = [None, None, None, (3, 0b010)]
     partition = PartitionConsumer(slot, found.endpoint)
     found.endpoint.epoch = 7
     found.endpoint.deliver([

@@ -1,16 +1,16 @@
-"""Encodes records as entries of Pulsar's protocol."""
+"""Encodes records as entries of Pulsar's protocol. `MessageFrames` encodes common ones by hand."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pulsar_on_kafka.broker.subscriptions.records.batches import payload_form
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.broker.subscriptions.records.decryption import is_encrypted
-from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
+from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
@@ -18,7 +18,6 @@ from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
 from pulsar_on_kafka_mapping.wire.entries import MAX_MESSAGE_ENTRY_BYTES, WireEntry, write_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
-from pulsar_on_kafka_mapping.wire.plain_entries import plain_entry
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 
@@ -53,21 +52,13 @@ class OutgoingEntries:
         self.converted = 0
         """The number of conversions."""
 
-    def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterable[OutgoingEntry]:
+    def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterator[OutgoingEntry]:
         """The entry of a record in this life of a topic's partition; of a message in chunks, that of each chunk.
 
         Raises:
             CorruptRecord: it cannot be read.
             NotForPulsarsClients: a batch of the SDK is encrypted, or the entry is larger than a frame.
         """
-        if type(record) is not WholeMessage:
-            plain = plain_entry(record.key(), record.value(), packed_headers_of(record), record.timestamp()[1])
-            if plain is not None:
-                return ((offset, *plain),)
-        return self._general(record, offset, (topic_name, incarnation, offset))
-
-    def _general(self, record: Any, offset: int, place: _Place) -> Iterator[OutgoingEntry]:
-        """The entries of any record. `plain_entry` has the same bytes of most records."""
         if type(record) is WholeMessage:
             for chunk in record.chunks():
                 yield chunk.offset(), _entry(chunk, chunk.value()), 0
@@ -80,6 +71,7 @@ class OutgoingEntries:
         elif form.format_version == PayloadFormat.PULSAR_BATCH:
             yield offset, _entry(record, record.value()), form.messages
         else:
+            place = topic_name, incarnation, offset
             yield offset, self._converted(record, form.messages, place), form.messages
 
     def _converted(self, record: Any, size: int, place: _Place) -> bytes:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from pyroaring import BitMap64
 
@@ -21,6 +21,7 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import sticky_key
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     DeliveryRules,
@@ -40,7 +41,7 @@ from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import schema_info
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.properties import properties_of
-from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
@@ -56,9 +57,10 @@ from pulsar_on_kafka_mapping.wire.command_types import (
     SeekCommand,
     SubscribeCommand,
 )
-from pulsar_on_kafka_mapping.wire.commands import Type, message_command
+from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_mapping.wire.commands import command as encode_command
 from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_frames import MessageFrames, command_fields
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 
 _log: Final = logging.getLogger(__name__)
@@ -114,7 +116,6 @@ class WireEndpoint(Endpoint):
     def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
         super().__init__(name, 0, delivery_type=EntryDelivery, rules=rules)
         self.number = number
-        self._number = varint(number)
         self.sizes: dict[int, int] = {}
         """The number of messages of each batch entry, by offset."""
         self._in_transactions: dict[int, int] = {}
@@ -143,6 +144,9 @@ class WireEndpoint(Endpoint):
         self._granted = 0
         """Changed by the event loop alone, and `_taken` by the member's thread alone."""
         self._taken = 0
+        self._encoder: MessageFrames | None = None
+        self._encoded: PartitionAcks | None = None
+        """The partition of `_encoder`."""
 
     def grant(self, permits: int) -> None:
         self._granted += permits
@@ -163,13 +167,12 @@ class WireEndpoint(Endpoint):
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         frames: list[bytes] = []
-        before = self.delivered
-        for each in deliveries:
-            assert isinstance(each, EntryDelivery)  # noqa: S101 - its delivery type
+        messages = 0
+        for each in cast("Sequence[EntryDelivery]", deliveries):  # its delivery type
             if self.ranges is not None and not self._in_ranges(each.record):
                 continue
             try:
-                frames += self._frames_of(each)
+                self._encode(each, frames)
             except NotForPulsarsClients as reason:
                 self.undeliverable()
                 _log.error(
@@ -184,9 +187,10 @@ class WireEndpoint(Endpoint):
                 )  # fmt: skip
                 each.feed.slot.ack(each.offset)
                 continue
-            self._taken += each.messages
-            self.delivered += each.messages
-        self.meter.messages += self.delivered - before
+            messages += each.messages
+        self._taken += messages
+        self.delivered += messages
+        self.meter.messages += messages
         self.meter.bytes += sum(map(len, frames))
         self._frames.send(frames)
 
@@ -203,23 +207,40 @@ class WireEndpoint(Endpoint):
         slot = sticky_key_hash(sticky_key(record) or _NO_KEY)
         return any(first <= slot <= last for first, last in self.ranges or ())
 
-    def _frames_of(self, each: EntryDelivery) -> list[bytes]:
-        slot, frames = each.feed.slot, []
-        acked = each.acked
-        ack_set: Sequence[int] = ()
-        for offset, entry, size in self._entries.of(each.record, each.offset, slot.topic_name, slot.layout.incarnation):
+    def _encode(self, each: EntryDelivery, frames: list[bytes]) -> None:
+        """Append the frames of a delivery."""
+        record, offset, slot = each.record, each.offset, each.feed.slot
+        encoder = self._encoder
+        if encoder is None or self._encoded is not slot:
+            self._encoded = slot
+            self._encoder = encoder = MessageFrames(self.number, slot.layout, slot.number, slot.partition_field)
+        fields = b""
+        if each.acked is not None:
+            size, acked = each.acked
+            fields = command_fields(each.redeliveries, words_of(~acked, size), self.epoch)
+        elif each.redeliveries or self.epoch is not None:
+            fields = command_fields(each.redeliveries, (), self.epoch)
+        if type(record) is not WholeMessage:
+            batch_size = encoder.append_record(
+                frames, offset, record.key(), record.value(), packed_headers_of(record), record.timestamp()[1], fields
+            )
+            if batch_size:
+                self._note_size(offset, batch_size)
+            if batch_size is not None:
+                return
+        for place, entry, size in self._entries.of(record, offset, slot.topic_name, slot.layout.incarnation):
             if size:
-                self.forget(offset)
-                self.sizes[offset] = size
-                if len(self.sizes) > MAX_SIZES:
-                    for oldest in list(self.sizes)[: -(-MAX_SIZES // 10)]:  # the loop forgets some meanwhile
-                        self.forget(oldest)
-                if acked is not None:
-                    ack_set = words_of(~acked[1], size)
-            message_id = (*slot.layout.position(slot.number, offset), slot.partition_field)
-            encoded = message_command(self._number, message_id, each.redeliveries, ack_set, self.epoch)
-            frames.append(frame(encoded, entry))
-        return frames
+                self._note_size(place, size)
+            encoder.append_entry(frames, place, entry, fields)
+
+    def _note_size(self, offset: int, size: int) -> None:
+        self.sizes.pop(offset, None)  # a redelivery is among the newest ones
+        self.sizes[offset] = size
+        if self._in_transactions:
+            self._in_transactions.pop(offset, None)
+        if len(self.sizes) > MAX_SIZES:
+            for oldest in list(self.sizes)[: -(-MAX_SIZES // 10)]:  # the loop forgets some meanwhile
+                self.forget(oldest)
 
     def acknowledged_in_transaction(self, offset: int, size: int, acked: int) -> None:
         acked |= self._in_transactions.get(offset, 0)

@@ -36,7 +36,7 @@ class FrameWriter:
         return self._paused or self._queued > CONGESTED_BYTES
 
     def send(self, frames: Collection[bytes]) -> None:
-        """Write these frames, in this order and behind all earlier ones."""
+        """Write these frames, or their parts, in this order and behind all earlier ones."""
         self._frames.extend(frames)
         more = sum(map(len, frames))  # first: threads take turns within calls
         self._queued += more

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
@@ -172,10 +173,9 @@ class DeliveryBuilder:
         consumer: PartitionConsumer,
         holder: PartitionConsumer | None,
     ) -> list[Delivery]:
-        bodies = dict(zip(offsets, records, strict=True))
         return [
-            EntryDelivery(bodies[each.offset], consumer, each.offset, each.redeliveries, each.messages, each.acked)
-            for each in self.leases(offsets, records, holder)
+            EntryDelivery(record, consumer, offset, count, messages, acked)
+            for offset, record, count, messages, acked in self._entries_held(offsets, records, holder)
         ]
 
     def leases(
@@ -183,33 +183,43 @@ class DeliveryBuilder:
     ) -> list[LeasedEntry]:
         """Returns these entries for a consumer in another process, which reads them itself; `holder`, if any, has them
         from now on."""
+        return [
+            LeasedEntry(offset, count, messages, acked, tuple(record.offsets), record.total_bytes)
+            if type(record) is WholeMessage
+            else LeasedEntry(offset, count, messages, acked)
+            for offset, record, count, messages, acked in self._entries_held(offsets, records, holder)
+        ]
+
+    def _entries_held(
+        self, offsets: Sequence[int], records: Sequence[Any], holder: PartitionConsumer | None
+    ) -> Iterable[tuple[int, Any, int, int, BatchAckSet | None]]:
+        """Returns offset, record, redelivery count, number of messages or chunks, and acknowledged messages of each
+        entry that is delivered as a whole; `holder`, if any, has them from now on."""
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if entries.are_plain:
             if holder is not None:
                 in_flight.hold(offsets, holder)
-            return [LeasedEntry(offset, counts.get(offset, 0)) for offset in offsets]
-        found: list[LeasedEntry] = []
+            redeliveries = [counts.get(offset, 0) for offset in offsets] if counts else repeat(0)
+            return zip(offsets, records, redeliveries, repeat(1), repeat(None))
+        found: list[tuple[int, Any, int, int, BatchAckSet | None]] = []
         for offset, record in zip(offsets, records, strict=True):
-            count = counts.get(offset, 0)
             size, _ = entries.take(offset, record)
+            acked = self._acked(offset) if size else None
+            messages = 1
             if type(record) is WholeMessage:
-                chunks = tuple(record.offsets)
-                if holder is not None:
-                    in_flight.hold_batch(offset, holder, len(chunks))
-                found.append(LeasedEntry(offset, count, len(chunks), None, chunks, record.total_bytes))
+                messages = len(record.offsets)
             elif size:
-                acked = self._acked(offset)
-                left = size if acked is None else acked.left
-                if not left:
+                messages = size if acked is None else acked.left
+                if not messages:
                     self._held_back(offset)
                     continue
-                if holder is not None:
-                    in_flight.hold_batch(offset, holder, left)
-                found.append(LeasedEntry(offset, count, left, acked))
+            if holder is None:
+                pass
+            elif size or type(record) is WholeMessage:
+                in_flight.hold_batch(offset, holder, messages)
             else:
-                if holder is not None:
-                    in_flight.hold((offset,), holder)
-                found.append(LeasedEntry(offset, count))
+                in_flight.hold((offset,), holder)
+            found.append((offset, record, counts.get(offset, 0), messages, acked))
         return found
 
     def _chunked(
