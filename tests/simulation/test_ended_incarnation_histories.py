@@ -101,11 +101,12 @@ class Process:
     def keep(self) -> None:
         """As the keeper's thread does."""
         self.registry._look(NEVER)
-        self.registry._send_heartbeats({topic for topic, _ in self.registry._held})
+        self.registry._keep_alive(set(self.registry._held))
         self.senders = [sender for sender in self.senders if self._holds(sender)]
 
     def _holds(self, sender: Sender) -> bool:
-        return any(sender.membership in held for held in self.registry._held.values())
+        named = self.registry._held.values()
+        return any(sender.membership in held for each in named for held in each.values())
 
 
 class History:

@@ -128,8 +128,8 @@ class Process:
     def keep(self) -> None:
         """As the keeper's thread does."""
         self.registry._look(NEVER)
-        self.registry._send_heartbeats({topic for topic, _ in self.registry._held})
-        if (PLACE, "p") not in self.registry._held:
+        self.registry._keep_alive(set(self.registry._held))
+        if PLACE not in self.registry._held:
             self.membership = None
             self.history.thrown_out += 1
 

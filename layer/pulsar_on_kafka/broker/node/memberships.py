@@ -56,6 +56,8 @@ class Memberships:
         self._services = services
         self.cursors = SavedCursors(services.admin, services.store, services.checkpoints, services.idle_offsets)
         self._members: dict[tuple[str, str], _SharedMember] = {}
+        self._partitions: dict[tuple[TopicName, str], dict[int, _SharedMember]] = {}
+        """The same by topic and subscription, then by partition (-1 for the whole topic)."""
         self._lock = threading.Lock()
         self.deliveries = DeliveryChannel(services.log, self._delivery_reader())
         self._answering = Answering(self.deliveries)
@@ -219,20 +221,17 @@ class Memberships:
     def _check_other_way(self, topic: Topic, name: str, partition: int | None) -> None:
         """Raises SubscriptionBusy when this process serves the subscription in the other way (see `Subscriptions.open`,
         which cannot see a member that has not joined its group yet)."""
-        for (place, subscription), shared in list(self._members.items()):
-            if subscription != name or shared.member is None or shared.member.failure is not None:
+        found = self._found(topic.name, name)
+        others = [each for each in found if each >= 0] if partition is None else found.keys() & {-1}
+        for other in others:
+            shared = found[other]
+            if shared.member is None or shared.member.failure is not None or shared.is_of_earlier_incarnation(topic):
                 continue
-            if shared.is_of_earlier_incarnation(topic):
-                continue
-            beside = TopicName.parse(place)
-            if beside.base == topic.name.base and (beside.partition >= 0) is (partition is None):
-                served = (
-                    "as a whole" if partition is not None else f"partition by partition (partition {beside.partition})"
-                )
-                raise errors.SubscriptionBusy(
-                    f"subscription {name} of {topic.name} has a live consumer in this process that serves it {served}; "
-                    "consumers of the whole topic and consumers of single partitions exclude each other"
-                )
+            served = "as a whole" if partition is not None else f"partition by partition (partition {other})"
+            raise errors.SubscriptionBusy(
+                f"subscription {name} of {topic.name} has a live consumer in this process that serves it {served}; "
+                "consumers of the whole topic and consumers of single partitions exclude each other"
+            )
 
     def create_subscription(self, topic_name: TopicName, name: str, deadline: Deadline) -> None:
         """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
@@ -420,17 +419,37 @@ class Memberships:
     def serves(self, topic: TopicName) -> bool:
         """Whether this process consumes the topic or a partition of it. True as soon as `subscribe` returns, while the
         subscription's group may show its new member only some milliseconds later."""
-        return bool(self._live(topic))
+        with self._lock:
+            names = [name for base, name in self._partitions if base == topic.base]
+        return any(self._live(topic, name) for name in names)
 
     def _serving(self, subscription: Subscription) -> list[SubscriptionMember]:
-        return [member for name, member in self._live(subscription.topic.name) if name == subscription.name]
+        return self._live(subscription.topic.name, subscription.name)
 
-    def _live(self, topic: TopicName) -> list[tuple[str, SubscriptionMember]]:
-        return [
-            (subscription, member)
-            for (place, subscription), member in self.members().items()
-            if TopicName.parse(place).base == topic.base and member.failure is None
-        ]
+    def _live(self, topic: TopicName, name: str) -> list[SubscriptionMember]:
+        members = [shared.member for shared in self._found(topic, name).values()]
+        return [member for member in members if member is not None and member.failure is None]
+
+    def _found(self, topic: TopicName, name: str) -> dict[int, _SharedMember]:
+        """The memberships of a subscription of a topic, by partition (-1 for the whole topic)."""
+        with self._lock:
+            return dict(self._partitions.get((topic.base, name), {}))
+
+    def _remember(self, key: tuple[str, str]) -> _SharedMember:
+        shared = self._members.get(key)
+        if shared is None:
+            shared = self._members[key] = _SharedMember()
+            place = TopicName.parse(key[0])
+            self._partitions.setdefault((place.base, key[1]), {})[place.partition] = shared
+        return shared
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if self._members.pop(key, None) is not None:
+            place = TopicName.parse(key[0])
+            partitions = self._partitions[place.base, key[1]]
+            del partitions[place.partition]
+            if not partitions:
+                del self._partitions[place.base, key[1]]
 
     @contextmanager
     def _shared_member(self, topic: str, subscription: str) -> Iterator[_SharedMember]:
@@ -438,7 +457,7 @@ class Memberships:
         key = topic, subscription
         while True:
             with self._lock:
-                shared = self._members.setdefault(key, _SharedMember())
+                shared = self._remember(key)
             with shared.lock:
                 if self._members.get(key) is not shared:
                     continue  # forgotten while it was waited for
@@ -447,7 +466,7 @@ class Memberships:
                 finally:
                     if shared.member is None:
                         with self._lock:
-                            self._members.pop(key, None)
+                            self._forget(key)
             return
 
     def close(self, deadline: Deadline) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.clock import ClusterClock, Moment
@@ -52,15 +52,21 @@ class SessionHeartbeats:
         """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
         `REQUESTS_ARRIVE_WITHIN_MS`."""
 
-    def send(self, topic: str, held: Sequence[Membership], deadline: Deadline) -> SentHeartbeat:
-        """Append a heartbeat that describes these producers. It does not `count` yet."""
-        publishers = [membership.describe() for membership in held if membership.describe is not None]
-        self.rests.sent(topic, len(held), self._clock.monotonic())
+    def send(self, held: Mapping[str, Sequence[Membership]], deadline: Deadline) -> SentHeartbeat:
+        """Append, together, the heartbeats of topics in one partition of `producers`; each describes the producers
+        `held` on its topic. They do not `count` yet."""
         begun = Moment.of(self._clock)
-        heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
-        self._append(topic, encode_producer_heartbeat(heartbeat), deadline)
+        until_ms = self._clock.now_ms() + LIFE_MS
+        records = []
+        for topic, memberships in held.items():
+            publishers = [membership.describe() for membership in memberships if membership.describe is not None]
+            self.rests.sent(topic, len(memberships), self._clock.monotonic())
+            heartbeat = encode_producer_heartbeat(producer_heartbeat(until_ms, self._process, publishers))
+            records.append((self._key(topic), heartbeat))
+        if records:
+            self._log.append_many(PRODUCERS, PRODUCERS.partition_for(next(iter(held))), records, deadline)
         # The broker's answer has told when it stored this, at the earliest after `begun`: the clock may have lagged.
-        return SentHeartbeat(begun, min(LIFE_MS, heartbeat.deadline_ms - self._clock.known_now_ms()))
+        return SentHeartbeat(begun, min(LIFE_MS, until_ms - self._clock.known_now_ms()))
 
     def count(self, topic: str, sent: SentHeartbeat) -> None:
         """All claims of this process stood after the heartbeat."""
@@ -91,11 +97,10 @@ class SessionHeartbeats:
         value: bytes | None = None
         if gave_up_ms is not None and gave_up_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS:
             value = encode_producer_heartbeat(producer_heartbeat(gave_up_ms, self._process, []))
-        self._append(topic, value, deadline)
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), self._key(topic), value, deadline)
 
-    def _append(self, topic: str, value: bytes | None, deadline: Deadline) -> None:
-        key = encode_key(ProducerSessionKey(topic, self._session))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, value, deadline)
+    def _key(self, topic: str) -> bytes:
+        return encode_key(ProducerSessionKey(topic, self._session))
 
     # Of all sessions, for any thread ------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -61,6 +62,8 @@ CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey)
 
 _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
+_HEARTBEATS_TOGETHER: Final = 500
+"""Heartbeats of one append; joining waits for an append."""
 _RETRY_INTERVAL_S: Final = 0.1
 _REPORT_S: Final = 5.0
 """The longest wait of a delivery report for the reading of the claims; librdkafka serves no other report meanwhile."""
@@ -101,8 +104,10 @@ class ProducerRegistry:
         self._process = this_process()
         self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
         self.heartbeats: Final = SessionHeartbeats(log, self._views, clock, self._session)
-        self._held: dict[tuple[str, str], list[Membership]] = {}
-        """Memberships by topic and `claim_name`; only unnamed producers share one."""
+        self._held: dict[str, dict[str, list[Membership]]] = {}
+        """Memberships by topic, then by `claim_name`; only unnamed producers share one. No topic has an empty map."""
+        self._stood: dict[str, int] = {}
+        """By topic, the version of its claims in which all memberships stood at the last look."""
         self.fence_records = FenceRecords(
             log, data, offsets, lambda topic, question, deadline: self._views.query(
                 topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
@@ -182,7 +187,7 @@ class ProducerRegistry:
     def _join(self, topic: Topic, applicant: Applicant, deadline: Deadline) -> tuple[Membership, list[ProducerClaim]]:
         place, claimed, incarnation = str(topic.name), applicant.name, topic.layout.incarnation
         unnamed = claimed.startswith("*")
-        beside = self._held.get((place, claimed))
+        beside = self._held.get(place, {}).get(claimed)
         if beside and unnamed and beside[0].incarnation == incarnation:
             joined = Membership(self, place, incarnation, claimed, beside[0].claim)
             beside.append(joined)
@@ -194,18 +199,19 @@ class ProducerRegistry:
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             now = replace(applicant, deadline_ms=self._clock.now_ms() + LIFE_MS)
-            admission[:] = [admit(claims, now, lambda other, claim: self._lives(place, other, claim, deadline))]
+            admission[:] = [admit(claims, now, self._lives_at(place, deadline))]
             return encode_claims(admission[0].claims)
 
-        if not self._holds(place):
-            self._send_heartbeat(place, deadline)
+        if place not in self._held:
+            self._send_heartbeats([place], deadline)
         claims = decode_claims(self._entities.update(place, admitted, deadline).value)
         displaced = admission[0].displaced
-        self._throw_out([key for key in self._held if key[0] == place], claims)
+        if displaced:
+            self.heartbeats.give_up(_report(self._take_out(place, claims)))
         lapsed = errors.ProducerExcluded(f"producer {applicant.producer} of {place} was taken for dead and replaced")
-        self.heartbeats.give_up(_report([(each, lapsed) for each in self._held.pop((place, claimed), ())]))
+        self.heartbeats.give_up(_report([(each, lapsed) for each in self._held.get(place, {}).pop(claimed, ())]))
         joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
-        self._held[place, claimed] = [joined]
+        self._held.setdefault(place, {})[claimed] = [joined]
         self._keeper.start()
         return joined, [claim for claim in displaced.values() if claim.session != self._session]
 
@@ -269,8 +275,7 @@ class ProducerRegistry:
     def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
         """Give up the claim of a producer of which so many records may still be stored."""
         with self._lock:
-            key = membership.topic, membership.name
-            held = self._held.get(key, [])
+            held = self._held.get(membership.topic, {}).get(membership.name, [])
             if membership not in held:
                 return
             if unsettled:
@@ -279,7 +284,7 @@ class ProducerRegistry:
             if held:
                 self.heartbeat_soon(membership.topic)
                 return
-            del self._held[key]
+            self._forget(membership.topic, membership.name)
             self.hashing_schemes.note(deadline)
 
             def left(current: Versioned) -> bytes | None:
@@ -288,7 +293,7 @@ class ProducerRegistry:
                 return None if rest is claims else encode_claims(rest)
 
             self._entities.amend(membership.topic, left, deadline)
-            if self._holds(membership.topic):
+            if membership.topic in self._held:
                 self.heartbeat_soon(membership.topic)
             else:
                 self.heartbeats.withdraw(membership.topic, deadline)
@@ -334,11 +339,11 @@ class ProducerRegistry:
         if claims.topic_incarnation != incarnation:
             return set()  # the deletion came to its end long ago
         with self._lock:
-            out = self._take_out([key for key in self._held if key[0] == topic], claims)
+            out = self._take_out(topic, claims)
         left = _report(out)
         with self._lock:
             self.heartbeats.give_up(left)
-            if out and not left and not self._holds(topic):
+            if out and not left and topic not in self._held:
                 self.heartbeats.withdraw(topic, deadline)
         self._await_departure(topic, list(claims.claims.values()), deadline)
         return self.heartbeats.may_have_sent(topic, deadline)
@@ -354,7 +359,8 @@ class ProducerRegistry:
         claims = self.claims_of(place, deadline)
         if claims.topic_incarnation != topic.layout.incarnation or claims.ended:
             return []
-        living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
+        lives = self._lives_at(place, deadline)
+        living = [name for name, claim in claims.claims.items() if lives(name, claim)]
         names = {claimant(name)[0] for name in living}
         return sorted("unnamed" if name.startswith("*") else name for name in names)
 
@@ -431,22 +437,41 @@ class ProducerRegistry:
     def close(self, deadline: Deadline) -> None:
         """Leave with every producer that has not."""
         self._keeper.close(deadline.at_most(_HEARTBEAT_EVERY_S))
-        for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
-            self.leave(membership, deadline)
+        for topic in list(self._held):
+            for membership in self._held_on(topic):
+                self.leave(membership, deadline)
 
     # Who lives ----------------------------------------------------------------------------------------------------
 
-    def _holds(self, topic: str) -> bool:
-        return any(place == topic for place, _ in self._held)
+    def _held_on(self, topic: str) -> list[Membership]:
+        """This process's memberships on a topic."""
+        return [membership for held in list(self._held.get(topic, {}).values()) for membership in list(held)]
 
-    def _lives(self, topic: str, name: str, claim: ProducerClaim, deadline: Deadline) -> bool:
-        if claim.session == self._session:
-            return (topic, name) in self._held
-        if is_dead_process(claim.process):
-            return False
-        return self._clock.now_ms() < max(
-            claim.deadline_ms, self.heartbeats.deadline_ms(topic, claim.session, deadline)
-        )
+    def _forget(self, topic: str, name: str) -> None:
+        """Removes the memberships of a `claim_name`."""
+        named = self._held[topic]
+        del named[name]
+        if not named:
+            del self._held[topic]
+            self._stood.pop(topic, None)
+
+    def _lives_at(self, topic: str, deadline: Deadline) -> Callable[[str, ProducerClaim], bool]:
+        """Whether a claim on the topic is valid. Each other session's heartbeat is read once at most."""
+        heartbeats: dict[str, int] = {}
+
+        def lives(name: str, claim: ProducerClaim) -> bool:
+            if claim.session == self._session:
+                return name in self._held.get(topic, {})
+            if is_dead_process(claim.process):
+                return False
+            now_ms = self._clock.now_ms()
+            if now_ms < claim.deadline_ms:
+                return True
+            if claim.session not in heartbeats:
+                heartbeats[claim.session] = self.heartbeats.deadline_ms(topic, claim.session, deadline)
+            return now_ms < heartbeats[claim.session]
+
+        return lives
 
     def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> None:
         """Wait until these producers that were thrown out have stopped, or count as dead."""
@@ -464,13 +489,16 @@ class ProducerRegistry:
         if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
             _log.warning("topic=%s %d fenced producers have not reported that they stopped", topic, len(waiting))
 
-    def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
-        held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
-        sent = self.heartbeats.send(topic, held, deadline)
-        if held and not self.heartbeats.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
-            self._next_look_s = 0.0
-        else:
-            self.heartbeats.count(topic, sent)
+    def _send_heartbeats(self, topics: Sequence[str], deadline: Deadline) -> None:
+        """Sends the heartbeats of topics in one partition of `producers`, together."""
+        held = {topic: self._held_on(topic) for topic in topics}
+        sent = self.heartbeats.send(held, deadline)
+        for topic, memberships in held.items():
+            lapsed = memberships and not self.heartbeats.is_sure_of(topic)
+            if lapsed and not self._claims_stand(topic, memberships, deadline):
+                self._next_look_s = 0.0
+            else:
+                self.heartbeats.count(topic, sent)
 
     def _claims_stand(self, topic: str, held: Sequence[Membership], deadline: Deadline) -> bool:
         """Write a topic's claims once more, after a heartbeat that followed a lapse. A process that judged by the lapse
@@ -488,45 +516,65 @@ class ProducerRegistry:
             self._next_look_s = now_s + _LOOK_EVERY_S
             self._look(Deadline.after(_HEARTBEAT_EVERY_S))
             self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
-        now_s, topics = self._clock.monotonic(), {topic for topic, _ in list(self._held)}
+        now_s, topics = self._clock.monotonic(), set(self._held)
         if now_s >= self._next_heartbeat_s:
             self._next_heartbeat_s = now_s + _HEARTBEAT_EVERY_S
-            self._send_heartbeats(topics)
+            self._keep_alive(topics)
         else:
-            self._send_heartbeats(self.heartbeats.rests.due(topics, now_s))
+            self._keep_alive(self.heartbeats.rests.due(topics, now_s))
         return max(0.0, self.heartbeats.rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
 
-    def _send_heartbeats(self, topics: set[str]) -> None:
-        """Sends heartbeats, but none for a topic that was left: no process would withdraw it."""
-        for topic in topics:
-            with self._lock:
-                if self._holds(topic):
-                    self._send_heartbeat(topic, Deadline.after(_HEARTBEAT_EVERY_S))
+    def _keep_alive(self, topics: Collection[str]) -> None:
+        """Sends heartbeats, but none for a topic that was left: no process would withdraw it. A partition that fails
+        holds up no other one. Raises the error of the last one that failed."""
+        failed: errors.LayerError | None = None
+        for beside in _by_partition(topics):
+            for first in range(0, len(beside), _HEARTBEATS_TOGETHER):
+                with self._lock:
+                    together = [topic for topic in beside[first : first + _HEARTBEATS_TOGETHER] if topic in self._held]
+                    try:
+                        self._send_heartbeats(together, Deadline.after(_HEARTBEAT_EVERY_S))
+                    except errors.LayerError as failure:
+                        failed = failure
+                        break
+        if failed is not None:
+            raise failed
 
     def _look(self, deadline: Deadline) -> None:
         with self._lock:
-            held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
-        ours = {topic for topic, _ in held}
-        claims: dict[str, ProducerClaims] = {}
-        for topic in {PRODUCERS.partition_for(topic): topic for topic in ours}.values():
-            beside = self._entities.beside(topic, deadline)
-            for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
-                claims[record.topic] = record
-        fallen = [
-            (topic, name)
-            for (topic, name), membership in held.items()
-            if not membership.stands(claims.get(topic, ProducerClaims(topic, 0)))
-        ]
+            heads = {topic: self._heads(topic) for topic in self._held}
+        fallen: list[str] = []
+        for topics in _by_partition(heads):
+            beside = self._entities.beside(topics[0], deadline)
+            fallen += [topic for topic in topics if not self._stand(topic, heads[topic], beside.get(topic))]
         if not fallen:
             return
         with self._lock:  # epochs may have been raised in between
-            now = {topic: self.claims_of(topic, deadline) for topic in {topic for topic, _ in fallen}}
-            out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
-            stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
+            now = {topic: self.claims_of(topic, deadline) for topic in fallen}
+            out = [one for topic in fallen for one in self._take_out(topic, now[topic])]
+            stopping = {each.topic for each, _ in out if each.topic not in self._held}
         left = _report(out)
         self.heartbeats.give_up(left)
         for topic in stopping - left:
             self.heartbeats.withdraw(topic, deadline)
+
+    def _heads(self, topic: str) -> list[Membership]:
+        """The first membership of each `claim_name` on a topic; the others share its claim."""
+        return [held[0] for held in self._held.get(topic, {}).values()]
+
+    def _stand(self, topic: str, heads: Sequence[Membership], state: Versioned | None) -> bool:
+        """Whether the memberships stand in the topic's claims. Claims of the version of the last look are not read."""
+        if state is None:
+            return False
+        if self._stood.get(topic) == state.version:
+            return True
+        claims = next(readable([state], decode_claims), ProducerClaims(topic, 0))
+        if not all(membership.stands(claims) for membership in heads):
+            return False
+        with self._lock:
+            if self._heads(topic) == heads:  # one that joined meanwhile may have fallen before this version
+                self._stood[topic] = state.version
+        return True
 
     def _clean_one(self, deadline: Deadline) -> None:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""
@@ -535,21 +583,22 @@ class ProducerRegistry:
             if self.fence_records.clean(topic, deadline) == MAX_CLEANED:
                 self._to_clean[place] = topic
 
-    def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:
-        self.heartbeats.give_up(_report(self._take_out(keys, claims)))
-
-    def _take_out(
-        self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
-    ) -> list[tuple[Membership, errors.Refused]]:
-        """Removes those of these memberships that do not stand in their topic's claims; returns them with the
-        reasons."""
+    def _take_out(self, topic: str, claims: ProducerClaims) -> list[tuple[Membership, errors.Refused]]:
+        """Removes the memberships that do not stand in their topic's claims; returns them with the reasons."""
         out: list[tuple[Membership, errors.Refused]] = []
-        for key in keys:
-            held = self._held.get(key, [])
-            if held and not held[0].stands(claims):
-                del self._held[key]
+        for name, held in list(self._held.get(topic, {}).items()):
+            if not held[0].stands(claims):
+                self._forget(topic, name)
                 out += [(each, each.why_out(claims)) for each in held]
         return out
+
+
+def _by_partition(topics: Iterable[str]) -> Collection[list[str]]:
+    """The topics of each partition of `producers`."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for topic in topics:
+        found[PRODUCERS.partition_for(topic)].append(topic)
+    return found.values()
 
 
 def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
