@@ -83,6 +83,9 @@ _REFRESH: Final = "topic.metadata.refresh.interval.ms"
 _COMPRESSION: Final = "compression.type"
 _QUEUE_MESSAGES: Final = "queue.buffering.max.messages"
 _QUEUE_KBYTES: Final = "queue.buffering.max.kbytes"
+_MIN_QUEUE_MESSAGES: Final = 1_000
+_MIN_QUEUE_KBYTES: Final = 16 * 1024
+"""Room for the largest message, which a smaller queue would never take."""
 
 DEFAULT_CONNECT_TIMEOUT_MS: Final = 10_000
 
@@ -147,10 +150,17 @@ class KafkaSettings:
         return {**config, "isolation.level": "read_uncommitted"}
 
     def producer(
-        self, *, compression: str, message_timeout_ms: int, linger_ms: float, batch_bytes: int | None = None
+        self,
+        *,
+        compression: str,
+        message_timeout_ms: int,
+        linger_ms: float,
+        batch_bytes: int | None = None,
+        queue_share: int = 1,
     ) -> dict[str, Any]:
         """`compression`: Kafka's name; with "none" the user's `compression.type` counts. `batch_bytes`: the largest
-        batch of several records, for topics that take none of librdkafka's usual size."""
+        batch of several records, for topics that take none of librdkafka's usual size. `queue_share`: the queue's
+        limits are divided by it, down to 16 MiB and 1,000 records at least."""
         return {
             **({} if batch_bytes is None else {"batch.size": batch_bytes}),
             **self.common(),
@@ -164,11 +174,15 @@ class KafkaSettings:
             "linger.ms": linger_ms,
             "message.max.bytes": MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES,
             # Bounded by each Producer's max_pending_messages; these only have to be out of the way.
-            _QUEUE_MESSAGES: self.overrides.get(_QUEUE_MESSAGES, "1000000"),
-            _QUEUE_KBYTES: self.overrides.get(_QUEUE_KBYTES, "1048576"),
+            _QUEUE_MESSAGES: self._share_of(_QUEUE_MESSAGES, "1000000", _MIN_QUEUE_MESSAGES, queue_share),
+            _QUEUE_KBYTES: self._share_of(_QUEUE_KBYTES, "1048576", _MIN_QUEUE_KBYTES, queue_share),
             "statistics.interval.ms": 0,
             _REFRESH: self.overrides.get(_REFRESH, "10000"),
         }
+
+    def _share_of(self, option: str, default: str, least: int, share: int) -> str:
+        limit = self.overrides.get(option, default)
+        return limit if share == 1 else str(max(min(int(limit), least), int(limit) // share))
 
     def offset_writer(self) -> dict[str, Any]:
         """A producer that sends offsets alone, in transactions of milliseconds."""

@@ -31,6 +31,7 @@ from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.broker.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topics
+from pulsar_on_kafka.broker.node.producer_pool import STATE, ProducerPool
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
 from pulsar_on_kafka.broker.schema_registry.configured import configured_checkers, configured_storage
 from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
@@ -73,10 +74,6 @@ from pulsar_on_kafka_mapping.state.state_topics import (
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_LINGER_MS: Final = 1.0
-_STATE_LINGER_MS: Final = 0.0
-"""Linger of the state log's own producer: callers wait for its appends, and concurrent callers append in one call."""
-_STATE: Final = "state"
 _TAIL_WAIT_MS: Final = 500
 _FIND_TOPIC_S: Final = 30.0
 _ASK_TIME_S: Final = 5.0
@@ -93,7 +90,7 @@ class ProducerPolicies(NamedTuple):
 
 
 class Services:
-    """Thread-safe. Memory: what its services keep of the state log, and one producer for each pair of settings."""
+    """Thread-safe. Memory: what its services keep of the state log, and the producers of `ProducerPool`."""
 
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
         raise_open_file_limit()
@@ -101,7 +98,7 @@ class Services:
         self.settings = settings
         self.clock = ClusterClock(SystemClock(), self._request_time)
         self.meters = Meters()
-        self._producers: dict[tuple[str, int, str, int | None], KafkaProducer] = {}
+        self._pool = ProducerPool(settings)
         self.state_apart = False
         """Whether state log records have a producer of their own. Where coordinators are served, a callback of a
         program's send may wait for appends and must not delay their reports."""
@@ -213,43 +210,28 @@ class Services:
         )
 
     def state_producer(self) -> KafkaProducer:
-        return self.producer("none", 30_000, _STATE if self.state_apart else "")
+        return self.producer("none", 30_000, STATE if self.state_apart else "")
 
     def producer(
-        self, compression: str, message_timeout_ms: int, use: str = "", batch_bytes: int | None = None
+        self,
+        compression: str,
+        message_timeout_ms: int,
+        use: str = "",
+        batch_bytes: int | None = None,
+        topic: str | None = None,
     ) -> KafkaProducer:
         """The shared producer with these settings; one that librdkafka gave up is replaced.
 
         `compression` is Kafka's name; a time-out of 0 never passes. Each `use` has its own. `batch_bytes`: Kafka's
-        record batches are no larger, unless one record is.
+        record batches are no larger, unless one record is. `topic`: the Kafka topic that it is to send to, where a
+        process may have many (`ProducerPool`).
         """
-        with self._lock:
-            key = (compression, message_timeout_ms, use, batch_bytes)
-            producer = self._producers.get(key)
-            if producer is not None and producer.fatal is not None:
-                producer.close(Deadline.after(0))
-                producer = None
-            if producer is None:
-                linger_ms = _STATE_LINGER_MS if use == _STATE else DEFAULT_LINGER_MS
-                producer = KafkaProducer(
-                    self.settings.producer(
-                        compression=compression,
-                        message_timeout_ms=message_timeout_ms,
-                        linger_ms=linger_ms,
-                        batch_bytes=batch_bytes,
-                    ),
-                    served_by_waiting=use == _STATE,
-                )
-                producer.connect(Deadline.after(self.settings.connect_timeout_ms / 1000))
-                self._producers[key] = producer
-            return producer
+        return self._pool.of(topic, compression, message_timeout_ms, use, batch_bytes)
 
     def give_up_producers(self, use: str, why: errors.LayerError) -> None:
         """Fails all records that such producers have under way (`KafkaProducer.give_up`). Returns at once, where
         `producer` may wait for a broker."""
-        for (_, _, of, _), producer in list(self._producers.items()):
-            if of == use:
-                producer.give_up(why)
+        self._pool.give_up(use, why)
 
     def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
         """Whether the deduplication policy applies to these topics (without a partition's suffix)."""
@@ -340,9 +322,8 @@ class Services:
         self.followed_log.close()
         self.log.close()
         self.fetcher.close()
-        for producer in self._producers.values():
-            unanswered = producer.close(deadline)
-            if unanswered:
-                _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
+        unanswered = self._pool.close(deadline)
+        if unanswered:
+            _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
         self.idle_offsets.close()
         self.admin.close()

@@ -51,9 +51,9 @@ class Application:
     traffic: Callable[[], Traffic | None] = lambda: None
     """The traffic that a gateway counts for its client's producer; None for other producers."""
 
-    def kafka(self, node: Node, batch_bytes: int | None = None) -> KafkaProducer:
+    def kafka(self, node: Node, kafka_topic: str, batch_bytes: int | None = None) -> KafkaProducer:
         """The Kafka producer for its records; shared with producers of the same options."""
-        return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use, batch_bytes)
+        return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use, batch_bytes, kafka_topic)
 
     def within(self, limits: RecordLimits) -> Application:
         """The application as the topic's limits allow it: on a compacted one each message is a record of its own.
@@ -101,7 +101,7 @@ class TopicAdmission:
         limits = node.limits.of(topic, self._deadline())
         requires = requires.within(limits)
         if topic.partitioned:
-            requires.kafka(node, limits.batch_bytes).learn_partitions(
+            requires.kafka(node, topic.kafka_topic, limits.batch_bytes).learn_partitions(
                 topic.kafka_topic, topic.partitions, self._deadline()
             )
         made_up = requires.former_name or node.unique_name()
@@ -130,7 +130,7 @@ class TopicAdmission:
             membership=membership,
             name=name,
             deduplication=Deduplication(topic, name, membership, node.sequences, lasting=lasting),
-            kafka=partial(requires.kafka, node, limits.batch_bytes),
+            kafka=partial(requires.kafka, node, topic.kafka_topic, limits.batch_bytes),
             limits=limits,
             more_than_plain=self._more_than_plain,
             routes_keys=partial(node.producers.hashing_schemes.begins, topic),

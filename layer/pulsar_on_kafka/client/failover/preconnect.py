@@ -37,7 +37,9 @@ def producer_ahead(options: ProducerOptions, session: Session) -> None:
     topic = topic_ahead(options.topic, session)
     if topic is not None:
         node, deadline = session.node(), session.deadline()
-        options.application().kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, deadline)
+        options.application().kafka(node, topic.kafka_topic).learn_partitions(
+            topic.kafka_topic, topic.partitions, deadline
+        )
         node.deduplicated([topic.name], deadline)
         node.producers.claims_of(str(topic.name), deadline)
 

@@ -106,7 +106,12 @@ def test_a_look_sees_a_producer_fall_after_looks_that_found_it_standing() -> Non
     joined = registry.join(TOPICS[0], "p", AccessMode.SHARED, NEVER)
     beside = registry.join(TOPICS[1], "p", AccessMode.SHARED, NEVER)
     told: list[Exception] = []
-    joined.when_thrown_out(lambda reason, deadline: told.append(reason) or 0)
+
+    def stop(reason: Exception, deadline: Deadline) -> int:
+        told.append(reason)
+        return 0
+
+    joined.when_thrown_out(stop)
     beside.when_thrown_out(lambda reason, deadline: pytest.fail("another topic's producer was fenced"))
     registry._look(NEVER)
     registry._look(NEVER)
