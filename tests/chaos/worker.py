@@ -109,7 +109,7 @@ def residue(partition: int, offset: int, index: int = 0) -> int:
     return crc32(f"{partition}:{offset}:{index}".encode()) % 10
 
 
-def position_of(message: Delivery) -> str:
+def position_of(message: Delivery | pulsar.Message) -> str:
     return f"{message.feed.slot.number}:{message.offset}:{getattr(message, 'batch_index', 0)}"
 
 

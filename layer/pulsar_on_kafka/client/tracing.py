@@ -267,7 +267,8 @@ class _ProcessSpans:
             context=context,
             links=[] if receive is None else [Link(receive)],
         )
-        message.trace_context = context = trace.set_span_in_context(span, context)
+        context = trace.set_span_in_context(span, context)
+        message.trace_context = context  # type: ignore[misc] # a field of ReceivedMessage
         place = message_id.topic_of_message(), message_id._order()
         with self._lock:
             ended = [self._open.pop(place, None)]  # it came again

@@ -105,7 +105,7 @@ class Memberships:
         """Attaches a consumer; the first one of a subscription makes this process a member of its group. With
         `partition` the consumer is attached to that partition alone. `properties` of the subscription, and whether it
         is `replicated`, are recorded (`Subscriptions.remember`). A `non_durable` subscription ends with its last
-        consumer. After any error the consumer is not attached.
+        consumer. After any error the consumer is not attached, and may be closed.
 
         Raises:
             Refused: it is durable and `non_durable` is requested, or the other way round.
@@ -145,6 +145,7 @@ class Memberships:
                 member.start(endpoint)
                 self._wait_until_seen(subscription, member, client_id, deadline)
             except BaseException:
+                endpoint.close()
                 self._take_back(subscription, member, client_id)
                 raise
             warn_when_files_run_out()

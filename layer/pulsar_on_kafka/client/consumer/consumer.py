@@ -34,7 +34,7 @@ from pulsar_on_kafka.client.values.enums import (
     SubscriptionMode,
 )
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
-from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ReceivedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
@@ -219,7 +219,7 @@ class Consumer(Receiving["Consumer"]):
         if txn is not None:
             self.begin_acknowledging(message, txn).wait()
             return
-        if type(message) is Message and message.feed.endpoint is self._open_inbox:
+        if type(message) is ReceivedMessage and message.feed.endpoint is self._open_inbox:
             message.feed.slot.ack(message.offset)
         elif type(message) is BatchedMessage and message.feed.endpoint is self._open_inbox:
             message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))

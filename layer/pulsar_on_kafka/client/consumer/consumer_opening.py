@@ -37,7 +37,7 @@ from pulsar_on_kafka.client.values.enums import (
     SubscriptionMode,
 )
 from pulsar_on_kafka.client.values.key_shared import key_shared_rule
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import ReceivedMessage
 from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
@@ -121,7 +121,7 @@ def _inbox(
     inbox = Endpoint(
         options.consumer_name or secrets.token_hex(5),
         inbox_capacity(options.receiver_queue_size, max_total, partitions),
-        delivery_type=Message,
+        delivery_type=ReceivedMessage,
         schema=options.schema,
         values=values,
         rules=DeliveryRules(

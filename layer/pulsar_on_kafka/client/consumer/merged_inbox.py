@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     Endpoint,
 )
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import ReceivedMessage
 
 TURN: Final = 20
 """Messages in a row from one topic while others have some, too."""
@@ -94,12 +94,12 @@ class MergedInbox:
             return None
         return failures[0] if failures and all(failures) else None
 
-    def popleft(self) -> Message:
+    def popleft(self) -> ReceivedMessage:
         """The next message; IndexError when there is none."""
         with self._changed:
             return self._pop()
 
-    def _pop(self) -> Message:
+    def _pop(self) -> ReceivedMessage:
         while True:
             endpoint = self._ready[0]
             try:
@@ -114,7 +114,7 @@ class MergedInbox:
                 self._ready.rotate(-1)
             if endpoint.starved and endpoint.has_room_again():
                 endpoint.wake_member()
-            return cast("Message", message)
+            return cast("ReceivedMessage", message)
 
     def appendleft(self, message: Delivery) -> None:
         """Put a message back: it is the next one."""
@@ -130,13 +130,13 @@ class MergedInbox:
     def has_room_again(self) -> bool:
         return False
 
-    def take_now(self) -> Message | None:
+    def take_now(self) -> ReceivedMessage | None:
         try:
             return self.popleft()
         except IndexError:
             return None
 
-    def take(self, deadline: Deadline) -> Message:
+    def take(self, deadline: Deadline) -> ReceivedMessage:
         """The next message, waited for.
 
         Raises:

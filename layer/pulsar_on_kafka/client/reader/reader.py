@@ -26,7 +26,7 @@ from pulsar_on_kafka.client.receiving.incoming_schema import admit_reading, inco
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import Message, ReceivedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, OptionRange, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
@@ -308,7 +308,7 @@ def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | Non
     endpoint = Endpoint(
         options.reader_name or f"{options.subscription_role_prefix or 'reader'}-{secrets.token_hex(5)}",
         options.receiver_queue_size,
-        delivery_type=Message,
+        delivery_type=ReceivedMessage,
         schema=options.schema,
         values=incoming_values(options.schema, name.base, node.schemas, session.operation_timeout_s),
         decryptor=options.decryptor(),

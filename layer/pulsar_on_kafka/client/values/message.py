@@ -30,21 +30,27 @@ from pulsar_on_kafka_mapping.wire.stored_entries import kept_properties
 _log: Final = logging.getLogger(__name__)
 
 
-class Message(Delivery):
-    """A received message. Source: `pulsar.Message`."""
+class Message:
+    """A received message. Source: `pulsar.Message`.
 
-    __slots__ = ("_decoded", "trace_context")
+    Consumers create `ReceivedMessage`s. A subclass of an application may have attributes and a constructor of its own.
+    """
 
-    _decoded: RecordHeaders
+    __slots__ = ()
+
+    record: KafkaRecord
+    feed: PartitionConsumer
+    offset: int
+    redeliveries: int
     trace_context: object
     """Set by a traced consumer alone; ours (`client.tracing.context_of`)."""
+    _decoded: RecordHeaders | None
 
     def _headers(self) -> RecordHeaders:
-        try:
-            return self._decoded
-        except AttributeError:
-            self._decoded = self._decode()
-            return self._decoded
+        headers = self._decoded
+        if headers is None:
+            headers = self._decoded = self._decode()  # type: ignore[misc] # a field of ReceivedMessage
+        return headers
 
     def _decode(self) -> RecordHeaders:
         """Unreadable headers count as missing: one odd header of a foreign program spoils no other."""
@@ -160,26 +166,18 @@ class Message(Delivery):
         return f"<Message {self.topic_name()} {self.message_id()}>"
 
 
-class BatchedMessage(Message):
+class ReceivedMessage(Message, Delivery, kw_only=True, gc=False, eq=False):
+    """A message as a consumer or reader receives it; one record, unless it is of a subclass."""
+
+    _decoded: RecordHeaders | None = None
+    trace_context: object = None
+
+
+class BatchedMessage(ReceivedMessage, gc=False, eq=False):
     """One message of a batch entry: content, keys, properties and event time are its own, the rest is the record's."""
 
-    __slots__ = ("batch_index", "entry")
-
-    def __init__(
-        self,
-        record: KafkaRecord,
-        feed: PartitionConsumer,
-        offset: int,
-        redeliveries: int,
-        batch_index: int,
-        entry: BatchEntry,
-    ) -> None:
-        self.record = record
-        self.feed = feed
-        self.offset = offset
-        self.redeliveries = redeliveries
-        self.batch_index = batch_index
-        self.entry = entry
+    batch_index: int
+    entry: BatchEntry
 
     def _headers(self) -> RecordHeaders:
         headers = self.entry.headers
@@ -219,22 +217,21 @@ class BatchedMessage(Message):
         return cast("ReceivedId", BatchedMessageId(self._origin(), self.offset, self.batch_index, self.entry.size))
 
 
-class ChunkedMessage(Message):
+class ChunkedMessage(ReceivedMessage, gc=False, eq=False):
     """A message that came in chunks. Its id is the last one's, and remembers the first one."""
 
-    __slots__ = ()
-
-    record: WholeMessage
-
     def message_id(self) -> ReceivedId:
-        return cast("ReceivedId", ChunkedMessageId(self._origin(), self.record.offsets[0], self.offset))
+        return cast("ReceivedId", ChunkedMessageId(self._origin(), self._whole().offsets[0], self.offset))
 
     def _undecrypted(self) -> bool:
-        return not self.record.decrypted
+        return not self._whole().decrypted
+
+    def _whole(self) -> WholeMessage:
+        return cast("WholeMessage", self.record)
 
 
-Message.in_batch = BatchedMessage
-Message.in_chunks = ChunkedMessage
+ReceivedMessage.in_batch = BatchedMessage
+ReceivedMessage.in_chunks = ChunkedMessage
 
 
 def acknowledge_in_slot(message: Message) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
@@ -135,12 +135,9 @@ class DeliveryBuilder:
             if holder is not None:
                 in_flight.hold(offsets, holder)
             here.add(len(offsets), sum(map(len, records)))
-            if not counts:
-                return [make(record, consumer, offset, 0) for record, offset in zip(records, offsets, strict=True)]
-            return [
-                make(record, consumer, offset, counts.get(offset, 0))
-                for record, offset in zip(records, offsets, strict=True)
-            ]
+            redelivered = map(counts.get, offsets, repeat(0)) if counts else repeat(0, len(offsets))
+            same = repeat(consumer, len(offsets))
+            return list(starmap(make, zip(records, same, offsets, redelivered, strict=True)))
         found: list[Delivery] = []
         total_bytes = 0
         for offset, record in zip(offsets, records, strict=True):

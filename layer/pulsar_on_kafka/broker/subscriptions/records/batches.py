@@ -13,9 +13,9 @@ other messages of the batch are delivered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, repeat
+from operator import itemgetter, methodcaller
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +45,7 @@ from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
 _log = logging.getLogger(__name__)
 
 _OFFSET: Final = itemgetter(0)
+_RECORD_OFFSET: Final[Callable[[Any], int]] = methodcaller("offset")
 _OF_PULSAR: Final = b"%d:" % PayloadFormat.PULSAR_BATCH
 _KNOWN: Final = tuple(int(form) for form in PayloadFormat)
 _ALONE: Final = b"%d:" % PayloadFormat.PULSAR_MESSAGE
@@ -128,7 +129,8 @@ def unpack(
     left_out = 0 if acked is None else acked.acked
     lost = [index for index in entry.columns.unreadable if not left_out >> index & 1]
     if not lost and not left_out:
-        return [make(record, consumer, offset, redeliveries, index, entry) for index in range(size)], None
+        same = map(repeat, (record, consumer, offset, redeliveries))
+        return list(map(make, *same, range(size), repeat(entry))), None
     unreadable = sum(1 << index for index in lost)
     requested = indexes_of(((1 << size) - 1) & ~(left_out | unreadable))
     found = [make(record, consumer, offset, redeliveries, index, entry) for index in requested]
@@ -160,7 +162,7 @@ def messages_of(
     make = consumer.endpoint.delivery_type
     whole = make is EntryDelivery
     if not whole and all(is_plain(packed_headers_of(record)) for record in records):
-        return [make(record, consumer, record.offset(), 0) for record in records]
+        return list(map(make, records, repeat(consumer), map(_RECORD_OFFSET, records), repeat(0)))
     found: list[Delivery] = []
     for record in records:
         offset = record.offset()

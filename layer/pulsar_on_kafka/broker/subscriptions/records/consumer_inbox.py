@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
+from msgspec import Struct
+
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
@@ -112,57 +114,44 @@ class PartitionConsumer:
         return self.endpoint.decryptor.look(record, self.slot, self.endpoint.name)
 
 
-class Delivery:
-    """One message handed to one consumer. `redeliveries` is 0 the first time."""
+class Delivery(Struct, gc=False, eq=False):
+    """One message handed to one consumer. `redeliveries` is 0 the first time.
 
-    __slots__ = ("feed", "offset", "record", "redeliveries")
+    The garbage collector does not track deliveries, because it would visit each of them several times. So it cannot
+    find a cycle through one. There is one path from a delivery back to itself: its consumer's inbox, or what the inbox
+    refers to. `Endpoint.close` cuts it. A schema or key reader of an application must not refer to a received message.
+    """
+
+    record: KafkaRecord
+    feed: PartitionConsumer
+    offset: int
+    redeliveries: int
 
     in_batch: ClassVar[Callable[[KafkaRecord, PartitionConsumer, int, int, int, BatchEntry], Delivery]]
     """Makes the delivery of one message of a batch entry: the same, then batch index and entry."""
     in_chunks: ClassVar[Callable[[KafkaRecord, PartitionConsumer, int, int], Delivery]]
     """Makes the delivery of a message that came in chunks; its record is a `WholeMessage`."""
 
-    def __init__(self, record: KafkaRecord, consumer: PartitionConsumer, offset: int, redeliveries: int) -> None:
-        self.record = record
-        self.feed = consumer
-        self.offset = offset
-        self.redeliveries = redeliveries
-
 
 Delivery.in_chunks = Delivery
 
 
-class EntryDelivery(Delivery):
+class EntryDelivery(Delivery, gc=False, eq=False):
     """An entry handed to a consumer that takes it whole: nothing is unpacked, opened, or put together."""
 
-    __slots__ = ("acked", "messages")
-
-    def __init__(
-        self,
-        record: Any,
-        consumer: PartitionConsumer,
-        offset: int,
-        redeliveries: int,
-        messages: int,
-        acked: tuple[int, int] | None,
-    ) -> None:
-        super().__init__(record, consumer, offset, redeliveries)
-        self.messages = messages
-        """The number of its messages that are delivered, or of its chunks."""
-        self.acked = acked
-        """The messages of a batch entry that are not delivered: their number, and a bit for each."""
+    messages: int
+    """The number of its messages that are delivered, or of its chunks."""
+    acked: tuple[int, int] | None
+    """The messages of a batch entry that are not delivered: their number, and a bit for each."""
 
 
-class BatchEntry:
+class BatchEntry(Struct, gc=False, eq=False):
     """A batch entry, as its deliveries share it."""
 
-    __slots__ = ("columns", "headers", "size")
-
-    def __init__(self, columns: EntryMessages, size: int) -> None:
-        self.columns = columns
-        self.size = size
-        self.headers: RecordHeaders | None = None
-        """The record's headers, once they were parsed."""
+    columns: EntryMessages
+    size: int
+    headers: RecordHeaders | None = None
+    """The record's headers, once they were parsed."""
 
 
 class DeadLetters(Protocol):
@@ -291,7 +280,7 @@ class Endpoint:
         """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
         self.failure: Exception | None = None
         self.on_available: Callable[[], None] | None = None
-        self.wake_member: Callable[[], None] = lambda: None
+        self.wake_member: Callable[[], None] = _do_nothing
         self._level = capacity // 2
         self._waiting = 0
         self._closed = False
@@ -349,8 +338,12 @@ class Endpoint:
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
-        if self.on_available is not None:
-            self.on_available()
+        self._report_available()
+
+    def _report_available(self) -> None:
+        report = self.on_available  # read once: `close` removes it
+        if report is not None:
+            report()
 
     def deliver_or_bury(self, deliveries: list[Delivery], kept: Callable[[Delivery], None]) -> None:
         """Delivers these, but publishes those that were delivered often enough as dead letters (`kept` as there)."""
@@ -397,18 +390,20 @@ class Endpoint:
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Puts back what `discard` returned, before everything that is here."""
         self.queue.extendleft(reversed(deliveries))
+        if self._closed:  # while `discard` replaced the queue
+            self.queue = _closed_queue()
         if deliveries and self._waiting:
             with self._changed:
                 self._changed.notify_all()
-        if deliveries and self.on_available is not None:
-            self.on_available()
+        if deliveries:
+            self._report_available()
 
     def fail(self, failure: Exception) -> None:
         with self._changed:
-            self.failure = failure
+            if not self._closed:
+                self.failure = failure
             self._changed.notify_all()
-        if self.on_available is not None:
-            self.on_available()
+        self._report_available()
 
     def expect(self, more: int) -> None:
         """Count `more` receivers that wait without a thread (negative: answered). They matter with capacity 0 only."""
@@ -459,14 +454,27 @@ class Endpoint:
                 self._waiting -= 1
 
     def close(self) -> None:
+        """Drops the messages, now and later, and what refers to the application and the member (see `Delivery`)."""
         with self._changed:
             self._closed = True
-            self.queue = deque()
+            self.queue = _closed_queue()
+            self.failure = None  # its traceback refers to frames of `take`'s callers
+            self.on_available = None
+            self.wake_member = _do_nothing
             self._changed.notify_all()
 
     @property
     def closed(self) -> bool:
         return self._closed
+
+
+def _closed_queue() -> deque[Delivery]:
+    """Creates a queue that holds nothing."""
+    return deque(maxlen=0)
+
+
+def _do_nothing() -> None:
+    """Replaces the callbacks of a closed inbox."""
 
 
 class _WatchedInbox(deque[Delivery]):

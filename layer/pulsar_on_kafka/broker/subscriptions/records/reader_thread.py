@@ -186,6 +186,7 @@ class Tail:
             self._endpoint.fail(error)
         finally:
             self._commands.close(lambda: self.failure or errors.Closed(f"reader {self._endpoint.name} was closed"))
+            self._waiting.clear()  # a gateway's endpoint refers to this reader: see `Delivery`
 
     def _where(self, partition: int) -> KafkaPartition:
         return KafkaPartition(self._topic, partition)

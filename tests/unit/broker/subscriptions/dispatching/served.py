@@ -24,7 +24,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import ReceivedMessage
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, DELIVER_AT
@@ -216,7 +216,7 @@ class Served:
             dead_letters=dead_letters,
             key_shared=None if half is None else KeySharedRule((_HALVES[half],)),
         )
-        endpoint = Endpoint(name, capacity, delivery_type=Message, rules=rules)
+        endpoint = Endpoint(name, capacity, delivery_type=ReceivedMessage, rules=rules)
         self.dispatcher.attach(endpoint)
         return endpoint
 

@@ -15,7 +15,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching import batch_nacks
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchNacks, HeldHere
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
-from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message import BatchedMessage, ReceivedMessage
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.clocks import SetClock
 from tests.unit.broker.subscriptions.leases.test_leased_records import Record
@@ -48,7 +48,7 @@ class Process:
     def __init__(self, letters: Letters | None = None) -> None:
         self.clock = SetClock()
         self.slot = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
-        self.consumer = Endpoint("mine", 100, delivery_type=Message, rules=DeliveryRules(dead_letters=letters))
+        self.consumer = Endpoint("mine", 100, delivery_type=ReceivedMessage, rules=DeliveryRules(dead_letters=letters))
         self.in_flight = DeliveriesInFlight()
         self.in_flight.hold_batch(3, self.consumer.feed(self.slot), SIZE)
         self.acked = BatchAckSet(SIZE, 0)
@@ -124,7 +124,7 @@ def test_what_was_refused_goes_to_anybody_once_the_rest_is_acknowledged() -> Non
 def test_it_waits_for_room_and_for_brokers() -> None:
     process = Process()
     process.consumer.resize(1)
-    waiting: Any = Message(Record(9), process.consumer.feed(process.slot), 9, 0)  # type: ignore[arg-type]
+    waiting: Any = ReceivedMessage(Record(9), process.consumer.feed(process.slot), 9, 0)  # type: ignore[arg-type]
     process.consumer.deliver([waiting])
     process.refuse(2)
     process.refusals.step()
@@ -219,7 +219,7 @@ def test_what_is_ready_is_forgotten_when_its_consumer_does_not_hold_it_any_more(
 def test_a_consumer_whose_messages_all_come_again_loses_its_refusals_and_no_other_one() -> None:
     process = Process()
     process.refuse(2, delay_s=1.0)
-    process.refusals.forget_consumer(Endpoint("other", 100, delivery_type=Message))
+    process.refusals.forget_consumer(Endpoint("other", 100, delivery_type=ReceivedMessage))
     assert process.received(1.0) == [(2, 1)]
     process.refuse(2, delay_s=1.0)
     process.refusals.forget_consumer(process.consumer)
@@ -234,7 +234,7 @@ def test_a_consumer_whose_messages_all_come_again_loses_its_refusals_and_no_othe
 
 def test_what_another_consumer_holds_is_not_refused_in_part() -> None:
     process = Process()
-    other = Endpoint("other", 100, delivery_type=Message)
+    other = Endpoint("other", 100, delivery_type=ReceivedMessage)
     process.in_flight.let_go([3])
     process.in_flight.hold_batch(3, other.feed(process.slot), SIZE)
     process.refuse(2, delay_s=1.0)
@@ -276,7 +276,7 @@ def test_what_is_late_of_an_entry_of_which_something_waits_comes_at_once() -> No
 
 def test_only_what_waits_of_the_same_entry_matters_to_what_is_late() -> None:
     process = Process()
-    plain: Any = Message(Record(4), process.consumer.feed(process.slot), 4, 0)  # type: ignore[arg-type]
+    plain: Any = ReceivedMessage(Record(4), process.consumer.feed(process.slot), 4, 0)  # type: ignore[arg-type]
     other = PartitionAcks("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
     of_other = BatchedMessage.in_batch(Record(3, batch=SIZE), process.consumer.feed(other), 3, 0, 5, _Entry())  # type: ignore[arg-type]
     process.consumer.deliver([plain, of_other])

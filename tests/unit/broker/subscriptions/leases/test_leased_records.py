@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError, TooManyHan
 from pulsar_on_kafka.broker.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
-from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message import BatchedMessage, ReceivedMessage
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
 from pulsar_on_kafka_mapping.records.message_record import Headers
@@ -62,7 +62,7 @@ class Member:
         self.failure: StoreError = StoreError("no broker answers")
         self.clock = SetClock()
         self.slot = PartitionAcks("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
-        self.consumer = Endpoint("mine", 100, delivery_type=Message)
+        self.consumer = Endpoint("mine", 100, delivery_type=ReceivedMessage)
         self.lessee = Lessee(LIFE, "me", [self.consumer])
         self.lessee.requesting = True
         self.said()

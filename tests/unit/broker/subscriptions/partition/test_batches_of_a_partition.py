@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
-from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message import BatchedMessage, ReceivedMessage
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
@@ -51,7 +51,7 @@ def a_partition(cursor: CursorState | None = None) -> OwnedPartition:
 
 
 def a_consumer() -> Endpoint:
-    return Endpoint("joe", 1000, delivery_type=Message)
+    return Endpoint("joe", 1000, delivery_type=ReceivedMessage)
 
 
 def fill(owned: OwnedPartition, *records: Record) -> None:

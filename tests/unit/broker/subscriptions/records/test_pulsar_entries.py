@@ -12,7 +12,7 @@ from pulsar_on_kafka.broker.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import ReaderChunks
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import ReceivedMessage
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION
 from pulsar_on_kafka_mapping.records.stored_sequence import stored_sequence
@@ -37,7 +37,7 @@ def an_endpoint(
     on_failure: pulsar.ConsumerCryptoFailureAction = pulsar.ConsumerCryptoFailureAction.FAIL,
 ) -> Endpoint:
     decryptor = consumer_encryption(keys, on_failure)
-    return Endpoint("reader", 1000, delivery_type=Message, decryptor=decryptor)
+    return Endpoint("reader", 1000, delivery_type=ReceivedMessage, decryptor=decryptor)
 
 
 def read(case: Case, endpoint: Endpoint, *, native: bool = False) -> list[Any]:
