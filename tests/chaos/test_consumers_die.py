@@ -11,10 +11,11 @@ from confluent_kafka import Producer
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Fenced
-from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
+from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.kafka.wire.client import WireClient
 from pulsar_on_kafka_mapping.names.subscription_group import group_id
 from tests.chaos.evidence import Position
 from tests.chaos.processes import WorkerProcess
@@ -120,7 +121,9 @@ def test_a_living_member_that_was_made_to_leave_can_commit_nothing(stage: MakeSt
     member = GroupConsumer(config, on.kafka_topic, GroupCallbacks(take, lost.extend, lost.extend, lambda _: None))
     until(lambda: [member.poll(1, 0.05), assigned][1], "it has the partition")
     member.commit({0: CommittedOffset(1, "before")})
-    GoodByes(settings.common()).send(on.topic, [member.member_id()], Deadline.after(60))
+    wire = WireClient(settings.common())
+    assert GroupMembers(wire).remove({on.topic: [member.member_id()]}, Deadline.after(60)) == {on.topic: None}
+    wire.close(Deadline.after(60))
     with pytest.raises(Fenced):
         member.commit({0: CommittedOffset(2, "after")})
     assert member.committed([0], 20) == {0: CommittedOffset(1, "before")}

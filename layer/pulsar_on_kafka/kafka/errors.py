@@ -170,6 +170,11 @@ def translate(error: KafkaError | KafkaException, what: str, *needed: Right) -> 
     return _BY_CODE.get(kafka_error.code(), errors.StoreError)(text)
 
 
+def translate_code(code: int, what: str, *needed: Right) -> errors.LayerError:
+    """The same for the error code of a broker's response."""
+    return translate(KafkaError(code), what, *needed)
+
+
 _NO_LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 
 

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.clusters.migration.acls import carry
 from pulsar_on_kafka.kafka.acls import Acl
-from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
+from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
+from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
+from pulsar_on_kafka.kafka.wire.client import WireClient
+from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
+from pulsar_on_kafka.kafka.wire.group_messages import HeartbeatRequest
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka_mapping.names.subscription_group import group_id
@@ -152,8 +157,15 @@ def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Uni
     client.close()
 
 
+@contextmanager
+def group_members(client: Any) -> Iterator[GroupMembers]:
+    wire = WireClient(client._settings.common())
+    yield GroupMembers(wire)
+    wire.close(Deadline.after(60))
+
+
 @pytest.mark.parametrize("login", ["certificate", "password", "token"])
-def test_good_byes_go_the_way_that_the_client_goes(
+def test_members_are_removed_by_the_login_of_the_client(
     cluster: SecureCluster, alice: Identity, unique: Unique, login: str
 ) -> None:
     if login == "certificate":
@@ -164,20 +176,47 @@ def test_good_byes_go_the_way_that_the_client_goes(
         client = cluster.client(pulsar.AuthenticationToken(lambda: unsecured_token("alice", 60.0)))
     consumer = client.subscribe(topic := unique(), "s")
     group = group_id(topic_of(topic), "s")
-    with AdminClient(f"kafka://{cluster.broker.bootstrap}") as admin:
-        members = until(lambda: admin.node.admin.describe_group(group, Deadline.after(20)).members, "a member")
-        gone = members[0].member_id
-        GoodByes(client._settings.common()).send(group, ["nobody", gone], Deadline.after(60))
-        members = admin.node.admin.describe_group(group, Deadline.after(20)).members
-        assert gone not in {member.member_id for member in members}
+    with AdminClient(f"kafka://{cluster.broker.bootstrap}") as admin, group_members(client) as members:
+        there = until(lambda: admin.node.admin.describe_group(group, Deadline.after(20)).members, "a member")
+        gone = there[0].member_id
+        listed = members.members_of([group], Deadline.after(60))[group]
+        assert not isinstance(listed, LayerError)
+        assert [each.member_id for each in listed] == [gone]
+        assert members.remove({group: ["nobody", gone]}, Deadline.after(60)) == {group: None}
+        there = admin.node.admin.describe_group(group, Deadline.after(20)).members
+        assert gone not in {member.member_id for member in there}
     consumer.close()
     client.close()
 
 
-def test_good_byes_need_the_right_to_read_the_group(cluster: SecureCluster) -> None:
+def test_removing_members_needs_the_right_to_read_the_group(cluster: SecureCluster) -> None:
     client = cluster.as_user("nobody")
-    with pytest.raises(NotAuthorized, match="Read on group"):
-        GoodByes(client._settings.common()).send("some-group", ["some-member"], Deadline.after(60))
+    with group_members(client) as members:
+        refused = members.remove({"some-group": ["some-member"]}, Deadline.after(60))["some-group"]
+    assert isinstance(refused, NotAuthorized)
+    assert "on group some-group; granted by: kafka-acls" in str(refused)
+    client.close()
+
+
+def test_a_connection_logs_in_again_before_its_login_expires(cluster: SecureCluster, unique: Unique) -> None:
+    """Logins last 3 s there, and the broker ends a connection that sends something after that."""
+    client, group = cluster.as_user("alice"), unique("group")
+    wire = WireClient(client._settings.common())
+
+    async def beat(brokers: KafkaBrokers) -> tuple[object, int]:
+        request = HeartbeatRequest(group, 1, "nobody")
+        response = await brokers.ask_coordinator(group, ConnectionLane.HEARTBEATS, request, "c", 60)
+        return brokers.open_connection(brokers.coordinator(group) or 0, ConnectionLane.HEARTBEATS), response.error_code
+
+    def answered() -> Any:
+        with suppress(LayerError):
+            connection, code = wire.call(beat, Deadline.after(60), "a heartbeat")
+            return connection if code == ErrorCode.UNKNOWN_MEMBER_ID else None
+
+    first, since = until(answered, "the group's coordinator"), time.monotonic()
+    while time.monotonic() - since < 7:
+        assert wire.call(beat, Deadline.after(60), "a heartbeat") == (first, ErrorCode.UNKNOWN_MEMBER_ID)
+    wire.close(Deadline.after(60))
     client.close()
 
 

@@ -44,13 +44,14 @@ from pulsar_on_kafka.kafka.appends import append_apart
 from pulsar_on_kafka.kafka.connecting import open_admin
 from pulsar_on_kafka.kafka.groups.dead_members import Departures
 from pulsar_on_kafka.kafka.groups.empty_group_offsets import IdleOffsets
-from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
+from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.kafka.wire.client import WireClient
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
@@ -133,7 +134,8 @@ class Services:
             log_fetcher.close()
             raise
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
-        self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
+        self.wire = WireClient(settings.common())
+        self.departures = Departures(GroupMembers(self.wire), self.clock)
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.clock, instance=settings.instance)
 
     def _request_time(self) -> None:
@@ -318,6 +320,7 @@ class Services:
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
         self.departures.close()
+        self.wire.close(deadline)
         self.pending_acks.close(deadline)
         self.followed_log.close()
         self.log.close()

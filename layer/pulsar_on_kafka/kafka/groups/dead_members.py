@@ -3,7 +3,8 @@ time-out.
 
 Kafka detects a death by the session time-out, 6 s later; until then its partitions have no owner. Another member on the
 same machine, or the next one to join, detects it sooner (`base.processes`) and sends LeaveGroup in its name
-(`GoodByes`). Kafka then refuses every commit of the removed member, as after its session.
+(`GroupMembers`). Kafka then refuses every commit of the removed member, as after its session. A process that held many
+groups is reported to all of them together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from pulsar_on_kafka.base import errors
@@ -20,8 +21,8 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, is_of_this_machine, is_over, process_of, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
+from pulsar_on_kafka.kafka.wire.group_messages import DescribedMember
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,25 +32,24 @@ NEXT: Final = 3
 """The number of a group's processes on this machine that each one watches: those behind it, by name, in a ring. If all
 three die, their watcher checks all other dead processes too."""
 _ANSWER_S: Final = 2.0
+_ANSWER_EACH_S: Final = 0.001
+"""Time for the description of one more group."""
 _SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
 _SETTLED_S: Final = 0.5
 """The delay of a check after a rebalance: other members may join or leave at the same moment."""
 _RETRY_INTERVAL_S: Final = 0.3
-_PREPARE_AFTER_S: Final = 5.0
 
 
-class GroupDescriber(Protocol):
-    """Source: `KafkaAdmin`."""
+class ListsMembers(Protocol):
+    """Source: `GroupMembers`."""
 
-    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
+    def members_of(
+        self, group_ids: Iterable[str], deadline: Deadline
+    ) -> Mapping[str, tuple[DescribedMember, ...] | errors.LayerError]: ...
 
-
-class LeaveGroupRequests(Protocol):
-    """Source: `GoodByes`."""
-
-    def prepare(self) -> None: ...
-
-    def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None: ...
+    def remove(
+        self, members: Mapping[str, Sequence[str]], deadline: Deadline
+    ) -> Mapping[str, errors.LayerError | None]: ...
 
 
 def watched_by(own: str, processes: Iterable[str]) -> tuple[str, ...]:
@@ -65,17 +65,14 @@ class Departures:
     Memory: for each membership the names of up to three processes.
     """
 
-    def __init__(self, groups: GroupDescriber, good_byes: LeaveGroupRequests, clock: Clock) -> None:
+    def __init__(self, groups: ListsMembers, clock: Clock) -> None:
         self._groups = groups
-        self._good_byes = good_byes
         self._clock = clock
         self._lock = threading.Lock()
         self._all_local_peers: set[LocalPeers] = set()
         self._worker = Worker("pok-departures", self._look, "looking for processes that died", retry=Retry(LOOK_S))
-        self._prepare_s: float | None = None
-        self._prepared = False
         self._unable = ""
-        """The reason why LeaveGroup cannot be sent."""
+        """The reason why members cannot be removed."""
 
     def local_peers(self, group_id: str, client_id: str) -> LocalPeers:
         """The company of the member that this process will be in the group with this client id."""
@@ -85,26 +82,42 @@ class Departures:
         """Look no more."""
         self._worker.end()
 
-    def see_off(self, group_id: str, *, besides: str = "") -> tuple[GroupMember, ...]:
-        """Removes dead members from the group, and `besides` a member with that client id. Returns the remaining
-        members.
+    def see_off(
+        self, group_ids: Sequence[str], *, besides: str = ""
+    ) -> Mapping[str, tuple[DescribedMember, ...] | errors.LayerError]:
+        """Removes dead members from the groups, and `besides` members with that client id. Returns the remaining
+        members of each group, or the error for it; nothing where this process cannot remove members.
 
-        Kafka has 2 s to list the members, and then 6 s to remove them, after which the session time-out does so.
+        Kafka has 2 s to list the members (more for many groups), and then 6 s to remove them, after which the session
+        time-out does so.
 
         Raises:
-            LayerError: the group does not reply, or does not remove them.
+            LayerError: Kafka does not reply.
         """
-        members = self._groups.describe_group(group_id, Deadline.after(_ANSWER_S)).members
-        over = [member for member in members if member.client_id == besides or is_over(member.client_id)]
-        if over and not self._unable:
-            try:
-                self._good_byes.prepare()  # which takes seconds on a busy machine
-                self._good_byes.send(group_id, [member.member_id for member in over], Deadline.after(_SESSION_S))
-            except (errors.NotSupportedYet, errors.NotAuthorized) as failure:
-                self._cannot(failure)
-            else:
-                _log.info("group=%s removed %d dead members", group_id, len(over))
-        return tuple(member for member in members if member not in over)
+        if self._unable:
+            return {}
+        answer_s = _ANSWER_S + _ANSWER_EACH_S * len(group_ids)
+        try:
+            found = dict(self._groups.members_of(group_ids, Deadline.after(answer_s)))
+        except errors.NotSupportedYet as failure:
+            self._cannot(failure)
+            return {}
+        over = {
+            group_id: [each for each in members if each.client_id == besides or is_over(each.client_id)]
+            for group_id, members in found.items()
+            if not isinstance(members, errors.LayerError)
+        }
+        leaving = {group_id: [each.member_id for each in members] for group_id, members in over.items() if members}
+        for group_id, refused in self._groups.remove(leaving, Deadline.after(_SESSION_S)).items():
+            members = found[group_id]
+            if isinstance(refused, errors.NotAuthorized):
+                self._cannot(refused)
+            if refused is not None:
+                found[group_id] = refused
+            elif not isinstance(members, errors.LayerError):
+                found[group_id] = tuple(each for each in members if each not in over[group_id])
+                _log.info("group=%s removed %d dead members", group_id, len(over[group_id]))
+        return found
 
     def watch(self, local_peers: LocalPeers) -> None:
         """Make members of this group that die leave it, until `forget`."""
@@ -142,23 +155,18 @@ class Departures:
         now_s = self.now_s()
         watched = {process for local_peers in all_local_peers for process in local_peers.watched}
         dead = {process for process in watched if is_dead_process(process)}
-        for local_peers in all_local_peers:
-            if local_peers.due_s <= now_s or dead.intersection(local_peers.watched):
-                local_peers.look()
-        if watched and not self._prepared:
-            self._prepare(now_s)
+        due = [each for each in all_local_peers if each.due_s <= now_s or not dead.isdisjoint(each.watched)]
+        if due:
+            self.update(due)
 
-    def _prepare(self, now_s: float) -> None:
-        """Loads what LeaveGroup needs, but not while programs start."""
-        if self._prepare_s is None:
-            self._prepare_s = now_s + _PREPARE_AFTER_S
-        if now_s < self._prepare_s:
-            return
-        self._prepared = True
+    def update(self, all_local_peers: Sequence[LocalPeers]) -> None:
+        """Removes dead members from these groups, and has those watched that live."""
         try:
-            self._good_byes.prepare()
-        except errors.NotSupportedYet as failure:
-            self._cannot(failure)
+            found = self.see_off(sorted({each.group_id for each in all_local_peers}))
+        except errors.LayerError as failure:
+            found = {each.group_id: failure for each in all_local_peers}
+        for local_peers in all_local_peers:
+            local_peers.take(found.get(local_peers.group_id, ()))
 
 
 class LocalPeers:
@@ -167,7 +175,7 @@ class LocalPeers:
 
     def __init__(self, departures: Departures, group_id: str, client_id: str) -> None:
         self._departures = departures
-        self._group_id = group_id
+        self.group_id = group_id
         self._client_id = client_id
         self.due_s = math.inf
         """The time of the next check of the group, by the monotonic clock."""
@@ -176,7 +184,7 @@ class LocalPeers:
 
     def joining(self) -> None:
         """Take members that are over out of the group, so that this join does not wait for them."""
-        self.look()
+        self._departures.update([self])
         self._departures.watch(self)
 
     def changed(self) -> None:
@@ -188,16 +196,16 @@ class LocalPeers:
         coordinator's broker reads the next request of a connection after the reply to the one before."""
         self._departures.forget(self)
         try:
-            self._departures.see_off(self._group_id, besides=self._client_id)
-        except errors.LayerError as failure:
-            _log.debug("group=%s leaving: %s", self._group_id, failure)
+            failure = self._departures.see_off([self.group_id], besides=self._client_id).get(self.group_id)
+        except errors.LayerError as raised:
+            failure = raised
+        if isinstance(failure, errors.LayerError):
+            _log.debug("group=%s leaving: %s", self.group_id, failure)
 
-    def look(self) -> None:
-        """Take members that are over out of the group, and watch those that live."""
-        try:
-            living = self._departures.see_off(self._group_id)
-        except errors.LayerError as failure:
-            _log.debug("group=%s looking for processes that died: %s", self._group_id, failure)
+    def take(self, living: tuple[DescribedMember, ...] | errors.LayerError) -> None:
+        """Watches the processes of these members; after an error the group is checked again soon."""
+        if isinstance(living, errors.LayerError):
+            _log.debug("group=%s looking for processes that died: %s", self.group_id, living)
             self.due_s = self._departures.now_s() + _RETRY_INTERVAL_S
             return
         self.due_s = math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -14,35 +14,33 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
 from pulsar_on_kafka.base.processes import member_client_id, process_of
 from pulsar_on_kafka.kafka.groups.dead_members import NEXT, Departures, watched_by
-from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+from pulsar_on_kafka.kafka.wire.group_messages import DescribedMember
 from tests.waiting import until
 
 
 class Group:
-    """One group of a cluster, which takes good-byes unless told to refuse them."""
+    """One group of a cluster, whose dead members may be removed unless it is told to refuse that."""
 
     def __init__(self, *client_ids: str) -> None:
         self.members = list(client_ids)
         self.left: list[str] = []
         self.asked = 0
         self.refusal: LayerError | None = None
-        self.did: list[str] = []
-        self.allowed_s = 0.0
 
-    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
+    def members_of(
+        self, group_ids: Iterable[str], deadline: Deadline
+    ) -> Mapping[str, tuple[DescribedMember, ...] | LayerError]:
         self.asked += 1
-        return GroupDescription(group_id, "STABLE", tuple(GroupMember(f"{c}-id", c, "/", ()) for c in self.members))
-
-    def prepare(self) -> None:
-        self.did.append("prepare")
-
-    def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None:
-        self.did.append("send")
-        self.allowed_s = deadline.remaining_s()
-        if self.refusal is not None:
+        if isinstance(self.refusal, NotSupportedYet):
             raise self.refusal
-        self.left += member_ids
-        self.members = [each for each in self.members if f"{each}-id" not in member_ids]
+        members = tuple(DescribedMember(f"{each}-id", None, each, "/", b"", b"") for each in self.members)
+        return dict.fromkeys(group_ids, members)
+
+    def remove(self, members: Mapping[str, Sequence[str]], deadline: Deadline) -> Mapping[str, LayerError | None]:
+        for member_ids in members.values() if self.refusal is None else ():
+            self.left += member_ids
+            self.members = [each for each in self.members if f"{each}-id" not in member_ids]
+        return dict.fromkeys(members, self.refusal)
 
 
 OWN = member_client_id("own", "0123456789ab")
@@ -61,7 +59,7 @@ def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def departures(group: Group) -> Departures:
-    return Departures(group, group, SystemClock())
+    return Departures(group, SystemClock())
 
 
 def test_each_process_of_a_ring_is_watched_by_those_before_it() -> None:
@@ -123,15 +121,22 @@ def test_a_member_that_could_not_say_good_bye_is_seen_off_when_it_is_closed() ->
     found.close()
 
 
-def test_a_good_bye_has_the_session_s_time_from_when_it_can_be_said() -> None:
-    """Loading kafka-python takes two seconds and more on a busy machine, and is no part of Kafka's time to answer."""
-    group = Group(OWN)
+def test_a_process_that_held_many_groups_is_reported_to_all_together(
+    other: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, client_id = other
+    group = Group(OWN, client_id)
     found = departures(group)
-    local_peers = found.local_peers("g", OWN)
-    local_peers.joining()
-    local_peers.left()
-    assert group.did == ["prepare", "send"]
-    assert group.allowed_s > 4
+    peers = [found.local_peers(f"g{number}", OWN) for number in range(500)]
+    found.update(peers)
+    assert {each.watched for each in peers} == {(process_of(client_id),)}
+    process.kill()
+    process.wait()
+    group.asked = 0
+    found.look(peers)
+    assert group.asked == 1
+    assert len(group.left) == 500
+    assert {each.watched for each in peers} == {()}
     found.close()
 
 
