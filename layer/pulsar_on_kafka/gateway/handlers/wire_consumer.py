@@ -405,16 +405,17 @@ class SubscriptionConsumer:
         if cumulative:
             self._check_cumulative()
         self.endpoint.meter.acknowledged += len(ids)
+        sizes, number, offset_of = self.endpoint.sizes, self._place.number, self._layout.kafka_offset
         for each in ids:
-            offset = self._offset(each)
-            size = self.endpoint.sizes.get(offset, 0) if each.ack_set else 0
+            offset, ack_set = offset_of(number, each.ledgerId, each.entryId), each.ack_set
             if cumulative:
-                self._acknowledge_up_to(offset, each.ack_set, size)
-            elif size:
-                self._slot.ack_sets.append((offset, BatchAckSet(size, bits_of(each.ack_set, size) ^ (1 << size) - 1)))
-            elif not each.ack_set:
-                self.endpoint.forget(offset)
+                self._acknowledge_up_to(offset, ack_set, sizes.get(offset, 0) if ack_set else 0)
+            elif not ack_set:
+                if sizes:
+                    self.endpoint.forget(offset)
                 self._slot.ack(offset)
+            elif size := sizes.get(offset, 0):
+                self._slot.ack_sets.append((offset, BatchAckSet(size, bits_of(ack_set, size) ^ (1 << size) - 1)))
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
         """Acknowledge up to an entry. A part of a batch of unknown size, sent before this consumer was opened, is
