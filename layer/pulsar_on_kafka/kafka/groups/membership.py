@@ -1,10 +1,11 @@
-"""One membership in a consumer group. Driven by exactly one thread: two on one Consumer starve each other."""
+"""One membership in a consumer group. Driven by exactly one thread: two on one Consumer starve each other. Another
+thread may only `wake` it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.groups.dead_members import LocalPeers
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
+from pulsar_on_kafka.kafka.poll_wake import PollWake
 from pulsar_on_kafka.kafka.reading.assigned_reader import known_end, watermarks
-from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
+from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 
@@ -39,7 +41,7 @@ _COMMIT_RECORD_OVERHEAD: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class GroupCallbacks:
-    """Calls by which a membership reports to its owner, always inside of `poll` or `close`.
+    """Calls by which a membership reports to its owner, always inside of `poll`, `serve_group` or `close`.
 
     `assigned` gives the offset to start at for each partition; `revoked` may still commit, `lost` may not.
     """
@@ -102,7 +104,10 @@ class GroupConsumer(OfOneProcess):
         """Whether this membership ended with an outstanding reply."""
         self._config = config
         self._group_id = str(config["group.id"])
+        self._kept: list[Any] = []
+        """Records that came while the group was served, for the next `poll`."""
         self._handle = self._join(reserved=reserved)
+        self._wake = PollWake(self._handle)
 
     def _join(self, *, reserved: bool) -> Consumer:
         if self._local_peers is not None:
@@ -118,6 +123,7 @@ class GroupConsumer(OfOneProcess):
         if self._local_peers is not None:
             self._local_peers.changed()
         self._resent.new_generation()
+        self._wake.wake()
         with self._in_callback():
             starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
         self._handle.incremental_assign(
@@ -131,6 +137,7 @@ class GroupConsumer(OfOneProcess):
         if not self._is_current(handle):
             handle.incremental_unassign(partitions)
             return
+        self._wake.wake()
         served = self._served(partitions)
         try:
             with self._in_callback():
@@ -142,6 +149,7 @@ class GroupConsumer(OfOneProcess):
         if not self._is_current(handle):
             handle.incremental_unassign(partitions)
             return
+        self._wake.wake()
         served = self._served(partitions)
         try:
             self._callbacks.lost([where.partition for where in served])
@@ -163,6 +171,7 @@ class GroupConsumer(OfOneProcess):
 
     def _unassign(self, partitions: list[TopicPartition]) -> None:
         """None of them is paused when it comes back: librdkafka would remember that, and never fetch it again."""
+        self._drop_kept({where.partition for where in partitions})
         self._handle.resume(partitions)
         self._handle.incremental_unassign(partitions)
 
@@ -179,6 +188,7 @@ class GroupConsumer(OfOneProcess):
         if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
             self._under_way = {}
             self._note_answer(commits, self._sent_s, outcome)
+            self._wake.wake()
             self._callbacks.committed(outcome)
 
     def _note_answer(self, partitions: Iterable[int], sent_s: float, outcome: Exception | None) -> None:
@@ -202,14 +212,44 @@ class GroupConsumer(OfOneProcess):
         return on_topic("Read", self._topic), on_group("Read", self._group_id)
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]:
-        """The next events, up to `limit` records and other events; rebalance callbacks run in here."""
+        """The next events, up to `limit` records and other events; callbacks of the group run in here, and end the wait
+        if `ends_early`."""
+        self._rejoin_if_owed()
+        batch, self._kept = self._kept, []
+        batch = batch or self._handle.consume(1, timeout_s)
+        if batch and limit > 1:
+            batch += self._handle.consume(limit - 1, 0)
+        return events_of(batch, self._topic, self._needed)
+
+    def serve_group(self, timeout_s: float) -> None:
+        """Run callbacks of the group for this time, or until `wake`; records that come meanwhile wait for `poll`."""
+        self._rejoin_if_owed()
+        self._kept += self._handle.consume(1, timeout_s)
+
+    def wake(self) -> None:
+        """End the wait of `poll`, or the next one. Any thread."""
+        self._wake.wake()
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether wakes and callbacks of the group end the wait of `poll`; otherwise only records do."""
+        return self._wake.works
+
+    @property
+    def awaits_reply(self) -> bool:
+        """The reply to a commit is outstanding: it comes by `poll`."""
+        return bool(self._under_way or self._unheard)
+
+    def _rejoin_if_owed(self) -> None:
         if self._is_owed():
             _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
             former = self._handle
             self._lose(former)
+            former_wake = self._wake
             self._handle = self._join(reserved=True)  # the former one is there until it has left
+            self._wake = PollWake(self._handle)
+            former_wake.close()
             _leave(former)
-        return events_of(next_batch(self._handle, limit, timeout_s), self._topic, self._needed)
 
     def _is_owed(self) -> bool:
         now_s = time.monotonic()
@@ -225,6 +265,7 @@ class GroupConsumer(OfOneProcess):
     def _lose(self, former: Consumer) -> None:
         self._callbacks.lost([where.partition for where in self._served(former.assignment())])
         self._under_way, self._unheard, self._not_answered = {}, [], False
+        self._kept.clear()
         self._resent.new_generation()  # of another member
 
     def member_id(self) -> str:
@@ -348,6 +389,7 @@ class GroupConsumer(OfOneProcess):
 
     def seek(self, partition: int, offset: int) -> None:
         """Go on reading at `offset`; what was fetched ahead is dropped."""
+        self._drop_kept({partition})
         try:
             self._handle.seek(TopicPartition(self._topic, partition, offset))
         except KafkaException as failure:
@@ -356,6 +398,9 @@ class GroupConsumer(OfOneProcess):
             # Fetching ended with an error (the position was outside of the log): begin it anew.
             self._handle.incremental_unassign([TopicPartition(self._topic, partition)])
             self._handle.incremental_assign([TopicPartition(self._topic, partition, offset)])
+
+    def _drop_kept(self, partitions: Collection[int]) -> None:
+        self._kept = [record for record in self._kept if record.partition() not in partitions]
 
     def pause(self, partitions: Sequence[int]) -> None:
         self._handle.pause([TopicPartition(self._topic, partition) for partition in partitions])
@@ -377,6 +422,7 @@ class GroupConsumer(OfOneProcess):
             self._callbacks.revoked([where.partition for where in served])
             owed = self._is_owed()
         self._left = True
+        self._wake.close()
         if owed:
             _leave(self._handle)
         else:
