@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, cast
 
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 
 
 class _SameIncarnation:
+    due_s = math.inf
+
     def before_delivery(self) -> None: ...
     def while_idle(self) -> None: ...
     def now(self, deadline: object) -> None: ...

@@ -13,6 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 class _Command(Generic[_T]):
@@ -36,14 +37,18 @@ class _Command(Generic[_T]):
 
 
 class CommandQueue:
-    """Any thread runs commands and wakes; the serving thread executes and waits.
+    """Any thread runs commands and wakes; the serving thread executes and waits. No wake-up is lost: one that comes
+    after `execute` has begun ends the next wait at once.
 
     Memory: one entry for each caller that waits for an outcome.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, end_wait: Callable[[], None] = lambda: None) -> None:
+        """`end_wait` ends what the serving thread waits in by `wait_in`, also if that has yet to begin."""
         self._commands: deque[_Command[Any]] = deque()
-        self._wake = threading.Event()
+        self._end_wait = end_wait
+        self._event = threading.Event()
+        self._woken = False
         self._waiting = False
         self._refusal: Callable[[], Exception] | None = None
 
@@ -53,37 +58,45 @@ class CommandQueue:
         """Executes `command` in the serving thread."""
         future: Future[_T] = Future()
         self._commands.append(_Command(future, command))
-        self._wake.set()
+        self.wake()
         if self._refusal is not None:
             self._refuse(self._refusal)
         return future
 
     def wake(self) -> None:
-        """End the serving thread's wait, if it waits."""
-        if self._waiting:
-            self._wake.set()
+        """Let the serving thread look at everything again: end its wait, or the next one."""
+        self._woken = True
+        if self._waiting:  # looked at after `_woken` is set; the serving thread does both the other way round
+            self._event.set()
+            self._end_wait()
 
     # The serving thread -------------------------------------------------------------------------------------------
 
+    @property
+    def is_woken(self) -> bool:
+        """A wake-up came since `execute` began."""
+        return self._woken
+
     def execute(self) -> bool:
         """Execute what waits; whether there was anything."""
+        self._woken = False
         found = bool(self._commands)
         while self._commands:
             self._commands.popleft().execute()
         return found
 
-    def prepare_to_wait(self) -> None:
-        """Prepares a wait: from now on `wake` ends it, even before it begins."""
-        self._waiting = True
-
     def wait(self, seconds: float) -> None:
-        """Waits until a wake-up; not at all while a command waits."""
-        if not self._commands:
-            self._wake.wait(seconds)
+        """Waits until a wake-up."""
+        self._event.clear()
+        self.wait_in(self._event.wait, min(seconds, threading.TIMEOUT_MAX))
 
-    def end_wait(self) -> None:
-        self._wake.clear()
-        self._waiting = False
+    def wait_in(self, wait: Callable[[float], _R], seconds: float) -> _R:
+        """Returns the result of `wait`, which a wake-up ends; after a wake-up it gets 0 instead of `seconds`."""
+        self._waiting = True
+        try:
+            return wait(0.0 if self._woken else seconds)
+        finally:
+            self._waiting = False
 
     def close(self, reason: Callable[[], Exception]) -> None:
         """Ends the service: every waiting command, and every later one, fails with a new `reason`."""

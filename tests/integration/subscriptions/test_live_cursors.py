@@ -246,8 +246,7 @@ def test_a_rebalance_between_the_effect_and_its_answer(admin: AdminClient, proce
         serving.requests._save = save
         joined.append(threading.Thread(target=join))
         joined[0].start()
-        until(lambda: serving._reader.read(0.01) or len(serving._owned) < 2, "a partition to be given away")
-        until(lambda: not serving._reader.read(0.01) and len(serving._owned) < 2, "a partition to be given away")
+        until(lambda: serving._membership.serve_group(0.01) or len(serving._owned) < 2, "a partition to be given away")
         return save()
 
     serving.requests._save = save_after_a_rebalance

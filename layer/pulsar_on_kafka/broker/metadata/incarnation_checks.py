@@ -88,6 +88,11 @@ class IncarnationCheck:
         """Return when records that came up to now are of this incarnation. Raises NoSuchTopic."""
         self._check_after(self._every_s)
 
+    @property
+    def due_s(self) -> float:
+        """The time of the next look by `while_idle`, on the monotonic clock."""
+        return self._begun_s + _CHECK_IDLE_S
+
     def while_idle(self) -> None:
         """Look now and then whether the topic is still there. Raises NoSuchTopic."""
         self._check_after(_CHECK_IDLE_S)

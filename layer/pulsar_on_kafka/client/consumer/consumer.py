@@ -250,9 +250,9 @@ class Consumer(Receiving["Consumer"]):
         slot, offset = self._located_for_cumulative(message)
         place = self._places.in_batch(message, slot, offset)
         if place is None:
-            slot.cumulative.append(offset)
+            slot.ack_upto(offset)
         else:
-            slot.cumulative_in_batch.append((offset, *place))
+            slot.ack_upto_in_batch((offset, *place))
         if wait:
             self.flush()
 

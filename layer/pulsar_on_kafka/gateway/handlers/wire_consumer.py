@@ -415,7 +415,7 @@ class SubscriptionConsumer:
                     self.endpoint.forget(offset)
                 self._slot.ack(offset)
             elif size := sizes.get(offset, 0):
-                self._slot.ack_sets.append((offset, BatchAckSet(size, bits_of(ack_set, size) ^ (1 << size) - 1)))
+                self._slot.ack_set((offset, BatchAckSet(size, bits_of(ack_set, size) ^ (1 << size) - 1)))
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
         """Acknowledge up to an entry. A part of a batch of unknown size, sent before this consumer was opened, is
@@ -424,11 +424,11 @@ class SubscriptionConsumer:
             left = bits_of(ack_set, size)
             passed = (left & -left).bit_length() - 1 if left else size
             if passed:
-                self._slot.cumulative_in_batch.append((offset, passed - 1, size))
+                self._slot.ack_upto_in_batch((offset, passed - 1, size))
             elif offset:
-                self._slot.cumulative.append(offset - 1)
+                self._slot.ack_upto(offset - 1)
             return
-        self._slot.cumulative.append(offset)
+        self._slot.ack_upto(offset)
         self.endpoint.forget_up_to(offset)
 
     def transaction_ack(self, command: AckCommand) -> TxnAck:

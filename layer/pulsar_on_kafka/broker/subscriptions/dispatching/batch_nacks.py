@@ -42,6 +42,7 @@ _TIMEOUT_S: Final = 2.0
 _RETRY_INTERVAL_S: Final = 0.2
 _DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
 _MAX_AT_ONCE: Final = 500
+_ROOM_INTERVAL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -175,9 +176,16 @@ class BatchNacks:
             heapq.heappush(self._due, (due_s, next(self._numbers), entry, bits))
         return True
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def next_due(self) -> float | None:
-        """The time of the next redelivery, on the monotonic clock."""
-        return self._due[0][0] if self._due else None
+        """The time, on the monotonic clock, of the next redelivery, or of the next look for room in an inbox."""
+        due_s = self._due[0][0] if self._due else None
+        if not self._ready:
+            return due_s
+        room_s = max(self._not_before_s, self._clock.monotonic() + _ROOM_INTERVAL_S)
+        return room_s if due_s is None else min(due_s, room_s)
 
     def step(self) -> None:
         """Redeliver due messages to inboxes with room."""
@@ -259,6 +267,7 @@ class BatchNacks:
         feed.slot.nacks_in_batch.append(
             (now_s, _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, feed.endpoint, index, size)
         )
+        feed.slot.wake()
 
     # Inside -------------------------------------------------------------------------------------------------------
 

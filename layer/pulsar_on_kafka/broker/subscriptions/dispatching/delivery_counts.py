@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 _MAX_DEAD_LETTERS: Final = 1000
 _DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
-_SUSPECTS_POLL_S: Final = 0.001
-"""Suspects wait for each other: for a save, then an acknowledgement, which do not end a poll. librdkafka's minimum."""
-_HELD_SUSPECTS_POLL_S: Final = 0.01
+_SUSPECTS_INTERVAL_S: Final = 0.001
+"""Suspects wait for each other: for a save, then an acknowledgement."""
+_HELD_SUSPECTS_INTERVAL_S: Final = 0.01
 """No save is awaited, and the consumers have held their messages for long, or have no room."""
 _SETTLED_SOON_S: Final = 1.0
 """After so long, messages count as held for long."""
@@ -95,6 +95,7 @@ class DeadLettering:
         """Retry a dead letter that could not be stored, after a second. Any thread."""
         slot = letter.feed.slot
         slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, self._under_way))
+        slot.wake()
 
 
 class DeliveryCounting:
@@ -127,12 +128,21 @@ class DeliveryCounting:
     def requires_save(self) -> bool:
         return any(owned.guard is not None and owned.guard.requires_save for owned in self._owned.values())
 
+    @property
+    def has_guards(self) -> bool:
+        """Deliveries of some partition are counted durably."""
+        return any(owned.guard is not None for owned in self._owned.values())
+
+    @property
+    def has_suspects(self) -> bool:
+        return any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values())
+
     def poll_limit(self, since_handed_s: float) -> float:
-        """The time in seconds that the member may wait for records, `since_handed_s` after the last delivery."""
-        if not any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values()):
+        """The time in seconds until the member looks again, `since_handed_s` after the last delivery."""
+        if not self.has_suspects:
             return inf
         soon = since_handed_s < _SETTLED_SOON_S or self.requires_save()
-        return _SUSPECTS_POLL_S if soon else _HELD_SUSPECTS_POLL_S
+        return _SUSPECTS_INTERVAL_S if soon else _HELD_SUSPECTS_INTERVAL_S
 
     def begin(self, owned: OwnedPartition) -> None:
         """Count this partition's deliveries if some consumer has a dead letter policy, or a former owner counted.

@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.partition_options import Wai
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known, joint_rules
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DEFAULT_MAX_UNACKED, Endpoint
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 
 _LOG_END_TIMEOUT_S: Final = 2.0
@@ -45,7 +45,7 @@ class Dispatcher:
         handle: SubscriptionHandle,
         fetcher: Fetcher,
         clock: Clock,
-        consumer: GroupConsumer,
+        consumer: GroupMembership,
         owned: Mapping[int, OwnedPartition],
         endpoints: list[Endpoint],
         leased: LeasedEntries | None = None,
@@ -82,6 +82,22 @@ class Dispatcher:
         if self._keys is not None:
             return self._keys.is_stuck()
         return any(owned.waits_for_room() for owned in self._owned.values())
+
+    def has_waiting(self) -> bool:
+        """Messages were read and are in no inbox: they wait for room, for acknowledgements, or for their turn."""
+        return any(
+            owned.buffered or owned.has_redeliveries or (owned.keys is not None and owned.keys.waiting > 0)
+            for owned in self._owned.values()
+        )
+
+    def awaits_acknowledgements(self) -> bool:
+        """Acknowledgements of other messages may let those go that wait."""
+        return self._shared is not None and (
+            self._limit.is_blocked
+            or self.counting.has_guards
+            or any(each.permits() > 0 >= each.shared_permits() for each in self._endpoints)
+            or any(owned.keys is not None and owned.keys.holders_awaited() for owned in self._owned.values())
+        )
 
     def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
         """The consumers that messages of a partition wait for (Key_Shared)."""
@@ -155,20 +171,23 @@ class Dispatcher:
 
     # Acknowledgements ---------------------------------------------------------------------------------------------
 
-    def drain(self) -> None:
-        """Apply the consumers' acknowledgements and negative acknowledgements.
+    def drain(self) -> bool:
+        """Apply the consumers' acknowledgements and negative acknowledgements; True if there were acknowledgements.
 
         Raises:
             StoreError: a message id that the application made lies beyond the read position, and Kafka did not report
                 the log's end. The partition's acknowledgements wait for the next call.
         """
         self.redelivery.drain_batches(self._handle.slots())
+        acknowledged = False
         for owned in self._owned.values():
             slot = owned.slot
             if slot.has_acknowledgements():
+                acknowledged = True
                 owned.drain_acknowledgements(partial(self.log_end, owned.number))
             if slot.nacks:
                 self.redelivery.drain(owned)
+        return acknowledged
 
     def acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
         """Acknowledge everything at or before `upto`, also what consumers hold.

@@ -6,7 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from pyroaring import BitMap64
 
@@ -19,9 +19,11 @@ from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessag
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
+
+_CHUNKS_INTERVAL_S: Final = 1.0
 
 
 class LeasedEntries(Protocol):
@@ -47,7 +49,7 @@ class Redelivery:
         handle: SubscriptionHandle,
         fetcher: Fetcher,
         clock: Clock,
-        consumer: GroupConsumer,
+        consumer: GroupMembership,
         owned: Mapping[int, OwnedPartition],
         endpoints: Sequence[Endpoint],
         nacks: NegativeAcks,
@@ -113,15 +115,19 @@ class Redelivery:
     # What is due --------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """The time on the monotonic clock at which the next delayed message or redelivery is due."""
+        """The time on the monotonic clock of the next redelivery or delayed message, of the next reading ahead, or of
+        the next look at incomplete chunks."""
+        now_s = self._clock.monotonic()
         if self._prefetch.under_way:
-            return self._clock.monotonic()
-        times = [e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts]
+            return now_s
+        times = [e.ack_timeouts.next_due(now_s, receives=bool(e.queue)) for e in self._endpoints if e.ack_timeouts]
         times += [self._nacks.next_due(), self._batches.next_due()]
         for owned in self._owned.values():
             delayed = owned.intake.delayed
             if delayed:
-                times.append(self._next_delayed(delayed))
+                times += [self._next_delayed(delayed), self._prefetch.next_due(owned)]
+            if owned.chunks.pending:
+                times.append(now_s + _CHUNKS_INTERVAL_S)
         return min((time for time in times if time is not None), default=None)
 
     def _next_delayed(self, delayed: DelayedMessages) -> float | None:
@@ -149,6 +155,11 @@ class Redelivery:
                     if whole:
                         self._redeliver_late(partition, whole, endpoint)
         self._batches.step()
+
+    @property
+    def has_batches(self) -> bool:
+        """Single messages of batch entries were negatively acknowledged: `sweep` may forget some."""
+        return bool(self._batches)
 
     def sweep(self) -> None:
         """Forget negative acknowledgements of entries whose consumers no longer hold them. Call it regularly."""

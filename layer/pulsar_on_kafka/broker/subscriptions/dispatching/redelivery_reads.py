@@ -13,6 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
+from pulsar_on_kafka.broker.subscriptions.partition.delayed import WINDOW_MS
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import MAX_REREAD_BYTES
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
@@ -177,6 +178,10 @@ class DelayedPrefetch:
     @property
     def under_way(self) -> bool:
         return self._owned is not None
+
+    def next_due(self, owned: OwnedPartition) -> float:
+        """The latest time, on the monotonic clock, for the next choice of messages to read ahead."""
+        return self._not_before_s.get(owned.number, 0.0) + WINDOW_MS / 2000
 
     def step(self, owned: OwnedPartition) -> None:
         """Read for about 20 ms, if any message is to be read ahead."""

@@ -102,6 +102,11 @@ class UnackedLimit:
         self._endpoints = endpoints
         self._blocked = False
 
+    @property
+    def is_blocked(self) -> bool:
+        """The limit was reached at the last call of `is_reached`."""
+        return self._blocked
+
     def is_reached(self) -> bool:
         unacked = sum(endpoint.unacked for endpoint in self._endpoints)
         limit = MAX_UNACKED_PER_SUBSCRIPTION

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import RereadLeaseRecords
@@ -46,10 +47,15 @@ class GroupLooks:
 
     def begin_if_due(self, now_s: float, *, hurries: bool) -> None:
         """Begin a look if one is due: every second, or ten times a second if the caller `hurries`."""
-        due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
-        if self._requested is None and self._seen is None and now_s >= due_s:
+        if now_s >= self.next_due(hurries=hurries):
             self._requested = (self._group(), now_s)
             self._next_s = now_s + _LOOK_S
+
+    def next_due(self, *, hurries: bool) -> float:
+        """The time of the next look, on the monotonic clock; infinite while one is under way."""
+        if self._requested is not None or self._seen is not None:
+            return inf
+        return self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
 
     def seen(self) -> LiveMembers | None:
         """Take the result of the last look.

@@ -61,8 +61,8 @@ class LeasedRecords:
         self._clock = clock
         self._lessee = lessee
         self._not_before_s = 0.0
-        self._rest_s = inf
-        """The time at which fetching ahead stops."""
+        self.rest_s = inf
+        """The time at which fetching ahead stops, on the monotonic clock."""
 
     def read(self) -> bool:
         """Read entries for inboxes with room, in 2 s at most; True when any were read.
@@ -75,7 +75,7 @@ class LeasedRecords:
         taken = self._lessee.take_to_read(_MAX_AT_ONCE)
         if not taken:
             return False
-        self._rest_s = self._clock.monotonic() + _REST_AFTER_S
+        self.rest_s = self._clock.monotonic() + _REST_AFTER_S
         try:
             records, read_to = self._records(taken[0].partition, taken)
         except errors.TooManyHandles:
@@ -97,8 +97,8 @@ class LeasedRecords:
 
     def rest(self) -> None:
         """Fetch nothing ahead once ten seconds have passed without a lease. Call it now and then."""
-        if self._clock.monotonic() >= self._rest_s:
-            self._rest_s = inf
+        if self._clock.monotonic() >= self.rest_s:
+            self.rest_s = inf
             self._reader.leave()
 
     def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
@@ -51,12 +51,15 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 _LOOK_AT_PACE_S: Final = 1.0
 _ASK_AFTER_S: Final = 0.5
 """The time without a partition before a process announces its consumers: partitions move while processes join."""
-_BUSY_POLL_S: Final = 0.01
-_HOLDING_POLL_S: Final = ACKS_S / 2
+_BUSY_INTERVAL_S: Final = 0.01
+_ROOM_INTERVAL_S: Final = ACKS_S / 2
+"""Between two looks for room in an inbox that leased entries wait for."""
 _MUCH: Final = 100
 _MAX_RECEIVED_BYTES: Final = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 class Leasing:
@@ -100,13 +103,20 @@ class Leasing:
             in_order=in_order,
         )  # fmt: skip
         self._flushes = LeaseFlushes(lessee)
-        self._looks = GroupLooks(terms.traffic.group, terms.traffic.read)
+        traffic = terms.traffic
+        self._looks = GroupLooks(
+            lambda: self._waking(traffic.group()), lambda start, most: self._waking(traffic.read(start, most))
+        )
         self._claims = LeaseClaims(terms.traffic.saved_version, wake)
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, lessee, handle.incarnation)
         self._held_by_transactions: deque[tuple[int, TxnAck]] = deque()
         """Acknowledgements of others' partitions that transactions hold, and that the lessee has yet to apply."""
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
+        self._announces_s = inf
+        """The time at which this process announces its consumers."""
+        self._reads_more = False
+        """Other leased records can be read at once."""
         self._reports_received = 0
         self._paced = (0, 0.0)
         """Their number when the lessee's pace was last set, and the time of that."""
@@ -133,11 +143,15 @@ class Leasing:
 
     # The member's loop ------------------------------------------------------------------------------------------------
 
+    def begin(self) -> float:
+        """Begin a step of the member, before its commands; returns the time."""
+        self.lessor.now_s = self.lessee.now_s = now_s = self._clock.monotonic()
+        return now_s
+
     def step(self, *, joined: bool) -> None:
         """Apply received records, read leased ones, and write reports. `joined`: the group has assigned this process's
         partitions."""
-        now_s = self._clock.monotonic()
-        self.lessor.now_s = self.lessee.now_s = now_s
+        now_s = self.begin()
         if self.reports_to_owners or (joined and not self._outbox.is_forbidden):
             self._drain()  # first: these entries were held before the records below recall them or lease them again
         self.apply_received()
@@ -148,15 +162,18 @@ class Leasing:
             self._paced = self._reports_received, now_s
         while self._held_by_transactions:
             lessee.hold_for_transaction(*self._held_by_transactions.popleft())
-        if self._owns_enough() or not joined:
+        enough = self._owns_enough() or not joined
+        if enough:
             self._had_enough_s = now_s
         without = now_s - self._had_enough_s >= _ASK_AFTER_S
         lessee.requesting = without and any(not each.is_remote for each in self._endpoints)
         if self._in_order:
             lessee.announces = lessee.announces and not (lessee.requesting or self._owns_enough())
+        self._announces_s = inf if enough or without else self._had_enough_s + _ASK_AFTER_S
         if lessee.to_read:
-            self._records.read()
+            self._reads_more = self._records.read() and bool(lessee.to_read)
         else:
+            self._reads_more = False
             self._records.rest()
         self._check_claims()
         if self.lessor.in_use:
@@ -178,15 +195,25 @@ class Leasing:
         if not self._outbox.send():
             self.lessor.not_written()
 
-    def poll_limit(self) -> float:
-        """The time in seconds that the member may wait."""
-        if self._inbox.is_urgent:
-            return 0.0
-        if self.lessor.in_use or self._flushes or self._inbox.is_behind:
-            return _BUSY_POLL_S
-        if self.lessee.holds_any or self._outbox.is_writing:
-            return _HOLDING_POLL_S if self.waits_for_owners else _BUSY_POLL_S
-        return inf
+    def next_due(self, now_s: float) -> float:
+        """The time of the next step on the monotonic clock. Received records, replies, room in inboxes and
+        acknowledgements wake the member before."""
+        if self._inbox.is_urgent or self._reads_more:
+            return now_s
+        due_s = min(self._announces_s, self._outbox.next_due(now_s), self._records.rest_s)
+        if not self._outbox.is_blocked():
+            due_s = min(due_s, max(self.lessee.next_due(), now_s + _BUSY_INTERVAL_S))
+        if self.lessor.in_use:
+            due_s = min(due_s, self._looks.next_due(hurries=self.lessor.is_requesting))
+        if self._inbox.is_behind or (self.lessee.holds_any and not self.waits_for_owners):
+            due_s = min(due_s, now_s + _BUSY_INTERVAL_S)  # room for leases beside own messages is not watched
+        elif self.lessee.to_read:
+            due_s = min(due_s, now_s + _ROOM_INTERVAL_S)
+        return due_s
+
+    def _waking(self, reply: Future[_T]) -> Future[_T]:
+        reply.add_done_callback(lambda _: self._wake())
+        return reply
 
     def watch_inboxes(self) -> bool:
         """Let this process's consumers wake the member as soon as a report is due for the room in their inboxes. False
@@ -198,11 +225,6 @@ class Leasing:
             endpoint.watch(-1 if more is None else len(endpoint.queue) - more)
         # A receiver that took a message before `watch` does not wake the member; this check finds it.
         return not any(endpoint.has_room_again() for endpoint in watched)
-
-    def unwatch_inboxes(self) -> None:
-        for endpoint in self._endpoints:
-            if not endpoint.is_remote:
-                endpoint.unwatch()
 
     @property
     def waits_for_owners(self) -> bool:
@@ -220,9 +242,9 @@ class Leasing:
         return not self._outbox.is_forbidden
 
     @property
-    def has_urgent(self) -> bool:
-        """A record that cannot wait was received."""
-        return self._inbox.is_urgent
+    def gathers_acknowledgements(self) -> bool:
+        """The next report is due soon, and will contain acknowledgements that come until then."""
+        return self.lessee.next_due() <= self.lessee.now_s + self.lessee.acks_s
 
     def apply_received(self) -> None:
         """Apply the received records. After a StoreError the rest waits for the next call."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from math import inf
 from typing import Final
 
 from pyroaring import BitMap64
@@ -407,6 +408,17 @@ class Lessee:
         if report.member == self.id:  # otherwise a new epoch has begun since
             self.reported_at = offset
             self.is_known = True
+
+    def next_due(self) -> float:
+        """The time of the next report, on the monotonic clock, without new acknowledgements and new room."""
+        due_s = self._reported_s + self.acks_s if self._acks else inf
+        if self.save_required and self.unsaved:
+            due_s = min(due_s, self._reported_s + KNOCK_S)
+        if self.announces:
+            return due_s
+        if self.requesting:
+            return min(due_s, self._reported_s + (RENEW_S if self._permits else KNOCK_S))
+        return min(due_s, self._reported_s + RENEW_S) if self._reported_consumers else due_s
 
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:

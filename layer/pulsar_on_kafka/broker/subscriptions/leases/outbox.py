@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from math import inf
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
@@ -76,6 +77,14 @@ class LeaseOutbox:
     def is_blocked(self) -> bool:
         """No append can begin now."""
         return self._append is not None or self._clock.monotonic() < self._retry_s
+
+    def next_due(self, now_s: float) -> float:
+        """The time of the next append, on the monotonic clock; infinite while one is under way, or no record waits."""
+        if self._append is not None:
+            return inf
+        if now_s < self._retry_s:
+            return self._retry_s
+        return self._leases_s if self._records else inf
 
     def add(self, partition: int, record: LeaseRecord, *, urgent: bool = True) -> None:
         """Write this record about a partition (or ALL_MEMBERS) with the next append."""

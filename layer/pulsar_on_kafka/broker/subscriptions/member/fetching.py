@@ -6,7 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,10 +20,11 @@ from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, Gone, OutOfRange, Records
 
-_BATCH: Final = 1000
+MAX_BATCH: Final = 1000
+"""Records that one step takes, of about 4 MiB at most."""
 _GROWTH: Final = 10
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
@@ -59,7 +60,7 @@ class PartitionReader:
         self,
         handle: SubscriptionHandle,
         clock: Clock,
-        consumer: GroupConsumer,
+        consumer: GroupMembership,
         owned: Mapping[int, OwnedPartition],
         looking: TransactionWaits,
         has_room: Callable[[], bool],
@@ -75,33 +76,34 @@ class PartitionReader:
         self._not_begun: set[int] = set()
         """Paused partitions that were assigned while no consumer had room, and never fetched."""
         self._full_of_delayed = False
-        self._affordable = 1
+        self.affordable = 1
         """The number of records in 4 MiB, by the last batch's average size. The first size is unknown, and librdkafka
         may hold 16 MiB: a batch has at most `_GROWTH` times the records of the one before."""
         self._unreadable: UnreadableCursor | None = None
         self._in_a_gap: dict[int, _Gap] = {}
         """Partitions whose read position Kafka rejected, or whose log may have lost its end."""
 
-    def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
-        """Poll once; rebalance and commit callbacks run in here. True when records came, or records that waited for the
-        end of a transaction continue. A `limit` of one record only keeps the group membership alive, without that
-        check.
+    def step(self, events: Sequence[Event]) -> None:
+        """Take these events of the membership, and continue where reading had to wait: at gaps, and at the end of
+        transactions.
 
         Raises:
             NoSuchTopic, NotAuthorized, StoreError: a retry does not help.
             UnreadableCursor: a retry does not help for this partition.
         """
+        came = self._take(events)
+        if self._looking and self._looking.is_due(came):
+            self._look_again()
         if self._in_a_gap:
             self._leave_gaps()
         self._handle.incarnation.while_idle()
-        if self._looking:
-            timeout_s = min(timeout_s, self._looking.in_s())
-        events = self._consumer.poll(min(limit, self._affordable), timeout_s)
-        came = self._take(events)
-        moved = limit > 1 and bool(self._looking) and self._looking.is_due(came) and self._look_again()
-        return bool(events) or moved
 
-    def _take(self, events: list[Event]) -> int:
+    def next_due(self) -> float:
+        """The time of the next look at a gap, at open transactions, or at the topic, on the monotonic clock."""
+        due_s = min((gap.due_s for gap in self._in_a_gap.values()), default=self._handle.incarnation.due_s)
+        return min(due_s, self._handle.incarnation.due_s, self._looking.due_s)
+
+    def _take(self, events: Sequence[Event]) -> int:
         if events:
             self._handle.incarnation.before_delivery()
         came = size = 0
@@ -116,8 +118,8 @@ class PartitionReader:
                 case Failed():
                     self._on_failure(event)
         if came:
-            affordable = min(_BATCH_BYTES * came // max(1, size), self._affordable * _GROWTH)
-            self._affordable = max(1, min(_BATCH, affordable))
+            affordable = min(_BATCH_BYTES * came // max(1, size), self.affordable * _GROWTH)
+            self.affordable = max(1, min(MAX_BATCH, affordable))
         if self._unreadable is not None:
             reason, self._unreadable = self._unreadable, None
             raise reason
@@ -151,12 +153,9 @@ class PartitionReader:
             self._full_of_delayed = True
             self.pause_all()
 
-    def _look_again(self) -> bool:
-        """Look up transactions that block records; True when some records continue."""
-        waiting = {n: c for n, c in self._committed() if c.in_use}
-        before = {number: committed.waits_from for number, committed in waiting.items()}
-        self._looking.look_again(waiting, self._release)
-        return any(committed.waits_from != before[number] for number, committed in waiting.items())
+    def _look_again(self) -> None:
+        """Look up transactions that block records."""
+        self._looking.look_again({n: c for n, c in self._committed() if c.in_use}, self._release)
 
     def _release(self, partition: int) -> None:
         try:
@@ -205,8 +204,8 @@ class PartitionReader:
 
     @property
     def awaits_consumer(self) -> bool:
-        """No partition is fetched, because no consumer has had room since their assignment."""
-        return bool(self._not_begun) and len(self._not_begun) == len(self._owned)
+        """Some partition is not fetched, because no consumer has had room since its assignment."""
+        return bool(self._not_begun)
 
     def log_ends(self) -> dict[int, int]:
         """The log's end of each owned partition, from its last fetch. Ends of partitions without a fetch are requested

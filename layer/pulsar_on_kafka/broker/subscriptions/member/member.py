@@ -14,12 +14,13 @@ from functools import partial
 from typing import TypeVar
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.commands import CommandQueue, outcome
+from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
+from pulsar_on_kafka.broker.subscriptions.member.polling import PollingDriver
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
@@ -49,13 +50,21 @@ class SubscriptionMember:
         self._clock = services.clock
         self._owned: dict[int, OwnedPartition] = {}
         self._endpoints: list[Endpoint] = []
-        self._commands = CommandQueue()
+        self._driver = PollingDriver(handle, services.config, services.clock)
+        self._commands = self._driver.commands
         self._ready = threading.Event()
         self._ended = False
         self.failure: Exception | None = None
         self._serving: MemberServing
         self._join_group = partial(
-            MemberServing, handle, services, self._commands, self._owned, self._endpoints, self._ready
+            MemberServing,
+            handle,
+            services,
+            self._driver.open,
+            self._commands,
+            self._owned,
+            self._endpoints,
+            self._ready,
         )
         self._thread: threading.Thread | None = None
 
@@ -91,7 +100,7 @@ class SubscriptionMember:
         outcome(self.run(lambda: self._serving.detach(endpoint)), deadline, "the consumer to be detached")
 
     def wake(self) -> None:
-        """End the member's wait for room in an inbox."""
+        """Begin a step of the member soon."""
         self._commands.wake()
 
     def run(self, command: Callable[[], _T]) -> Future[_T]:
@@ -112,6 +121,7 @@ class SubscriptionMember:
             slot.nacks.append((now_s, delay_s, offset, endpoint))
         else:
             slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))
+        self._commands.wake()
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
         """Holds an acknowledgement for a transaction; the future is settled as by `TransactionAcks.request`, or with
@@ -195,8 +205,8 @@ class SubscriptionMember:
         return self.run(lambda: self._serving.stats())
 
     def request_consumers(self, request_id: bytes, member: str, command: DescribeConsumers) -> Future[ConsumersReport]:
-        """See `MemberServing.report_consumers`."""
-        return self.run(lambda: self._serving.report_consumers(request_id, member, command))
+        """See `ConsumerReports.report`."""
+        return self.run(lambda: self._serving.reports.report(request_id, member, command))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())
@@ -242,7 +252,7 @@ class SubscriptionMember:
         serving: MemberServing | None = None
         try:
             self._serving = serving = self._join_group()
-            serving.run()
+            self._driver.run(serving)
         except Exception as error:  # its consumers must fail, or they would wait for ever
             if isinstance(error, (errors.Refused, errors.TooManyHandles)):
                 _log.warning("subscription=%s stopped serving: %s", self._handle, error)

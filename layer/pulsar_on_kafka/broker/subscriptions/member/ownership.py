@@ -33,7 +33,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.batches import report_stop
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
@@ -64,7 +64,7 @@ class Ownership:
         self,
         handle: SubscriptionHandle,
         services: MemberServices,
-        consumer: GroupConsumer,
+        consumer: GroupMembership,
         dispatcher: Dispatcher,
         leasing: Leasing | None,
         owned: dict[int, OwnedPartition],
@@ -160,6 +160,14 @@ class Ownership:
         for slot in self._handle.slots():
             if slot.number not in self._owned and slot.forget_acknowledgements():
                 self.losses += 1
+
+    @property
+    def has_periodic_work(self) -> bool:
+        """There is something to do at the end of the save interval, also without new acknowledgements."""
+        return bool(self._unopened or self.unreadable or self._dispatcher.redelivery.has_batches) or any(
+            owned.saves.dirty or owned.guard is not None or owned.cursor.deleted or owned.intake.committed.late
+            for owned in self._owned.values()
+        )
 
     def learn_fences(self, number: int) -> None:
         """Read the fences of void records before a jump over unread records."""

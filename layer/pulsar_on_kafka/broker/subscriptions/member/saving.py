@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from pulsar_on_kafka.base import errors
@@ -18,13 +19,15 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, Unnee
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_saves import PartitionSaves
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, split_commits
+from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
+from pulsar_on_kafka.kafka.groups.membership import split_commits
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 
 STORE_TIMEOUT_S: Final = 10.0
 _CHECKPOINT_EVERY_S: Final = 60.0
 _RETRY_INTERVAL_S: Final = 0.1
+_URGENT_INTERVAL_S: Final = 0.01
 _SEGMENTS_RETRY_INTERVAL_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
@@ -38,7 +41,7 @@ class CursorSaver:
         name: str,
         store: CursorStore,
         clock: Clock,
-        consumer: GroupConsumer,
+        consumer: GroupMembership,
         owned: Mapping[int, OwnedPartition],
         meter: SubscriptionMeter,
         when_saved: Callable[[OwnedPartition, Save], None],
@@ -85,6 +88,21 @@ class CursorSaver:
         """Call `save_in_background`, unless it failed a moment ago."""
         if self._clock.monotonic() >= self._not_before_s:
             self.save_in_background()
+
+    def urgent_due(self, now_s: float) -> float:
+        """The time of the next `save_urgently`; infinite while a reply is awaited, which wakes the member."""
+        return inf if self.under_way else max(self._not_before_s, now_s + _URGENT_INTERVAL_S)
+
+    def next_checkpoint(self) -> float:
+        """The time of the next checkpoint; infinite without changes since the last one."""
+        return min(
+            (
+                each.saves.last_checkpoint_s + _CHECKPOINT_EVERY_S
+                for each in self._owned.values()
+                if each.saves.checkpoint_dirty and each.saves.last_commit is not None
+            ),
+            default=inf,
+        )
 
     def save_in_background(self) -> None:
         """Save all changed cursors, unless a commit is in flight; then write due checkpoints."""

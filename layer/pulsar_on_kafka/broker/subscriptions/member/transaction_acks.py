@@ -44,8 +44,6 @@ _LOOK_FIRST_S: Final = 0.004
 _MAX_LOOK_INTERVAL_S: Final = 0.2
 _LOOK_SLOWER: Final = 1.5
 _RETRY_INTERVAL_S: Final = 0.2
-_SOON_S: Final = 0.002
-_BUSY_FOR_S: Final = 1.0
 
 
 class _Served:
@@ -110,7 +108,6 @@ class TransactionAcks:
         self._reopen = reopen
         self._wake = wake
         self._served: dict[int, _Served] = {}
-        self._requested_s = -inf
 
     def request(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds the acknowledgement durably, or cannot hold it
@@ -140,7 +137,6 @@ class TransactionAcks:
         ticket = served.pending.request(txn, ack)
         served.answers[ticket] = answer
         served.requested[ticket] = ack
-        self._requested_s = self._clock.monotonic()
 
     # The member's loop --------------------------------------------------------------------------------------------
 
@@ -151,17 +147,19 @@ class TransactionAcks:
         for served in list(self._served.values()):
             self._step(served, now_s)
 
-    def poll_limit(self, now_s: float) -> float:
-        """The time in seconds that the member may wait for records."""
-        if not self._served:
-            return inf
-        if now_s - self._requested_s < _BUSY_FOR_S:
-            return _SOON_S
-        limit = inf
+    def next_due(self, now_s: float) -> float:
+        """The time of the next step on the monotonic clock. Replies of the journal wake the member before."""
+        due_s = inf
         for served in self._served.values():
-            busy = served.errand is not None or served.taken_over is not None
-            limit = min(limit, _SOON_S if busy else max(0.0, served.look_s - now_s))
-        return limit
+            if served.errand is not None:
+                continue
+            if served.taken_over is not None:
+                due_s = min(due_s, self._saver.urgent_due(now_s))
+            elif served.to_settle:
+                due_s = min(due_s, now_s + _RETRY_INTERVAL_S)
+            else:
+                due_s = min(due_s, served.look_s)
+        return due_s
 
     def _step(self, served: _Served, now_s: float) -> None:
         if served.errand is not None:

@@ -27,9 +27,14 @@ class AckTimeouts:
         """Partition and offset of each receipt since the last look; appended to by any thread."""
         self._steps: deque[tuple[float, dict[int, BitMap64]]] = deque()
 
-    def next_due(self) -> float | None:
-        """Returns when, on the monotonic clock, the next message may expire."""
-        return self._steps[0][0] + self._timeout_s if self._steps else None
+    def next_due(self, now_s: float, *, receives: bool) -> float | None:
+        """Returns when, on the monotonic clock, the next message may expire, or the next look is due. `receives`: the
+        inbox has messages."""
+        looks_s = now_s + self._step_s if receives or self.received else None
+        if not self._steps:
+            return looks_s
+        due_s = self._steps[0][0] + self._timeout_s
+        return due_s if looks_s is None else min(due_s, looks_s)
 
     def expired(self, now_s: float) -> dict[int, BitMap64]:
         """Returns expired offsets by partition, acknowledged or not; each one is returned once."""

@@ -44,13 +44,19 @@ class PartitionAcks:
     `acks`, `cumulative`, their counterparts for messages of batch entries (which hold `BatchAck`s) and `nacks` are
     filled by any thread and drained by the member's. They hold offsets; what arrives for a partition that this process
     does not own any more is dropped, and the message is delivered again by its new owner.
-    Bounded by what was delivered: one offset per acknowledgement not yet drained (at most some milliseconds' worth).
+    Bounded by what was delivered: one offset per acknowledgement not yet drained (at most one save interval's).
+
+    Consumers acknowledge by `ack`, `ack_in_batch`, `ack_set`, `ack_upto` and `ack_upto_in_batch`, each looked up for
+    each call: they are bare appends, except while the member watches.
     """
 
     __slots__ = (
         "ack",
         "ack_in_batch",
+        "ack_set",
         "ack_sets",
+        "ack_upto",
+        "ack_upto_in_batch",
         "acks",
         "acks_in_batch",
         "cumulative",
@@ -62,6 +68,7 @@ class PartitionAcks:
         "number",
         "partition_field",
         "topic_name",
+        "wake",
     )
 
     def __init__(self, topic_name: str, number: int, partition_field: int, layout: LedgerLayout) -> None:
@@ -72,20 +79,48 @@ class PartitionAcks:
         """The result of `MessageId.partition()`: -1 on a non-partitioned topic."""
         self.layout = layout
         self.acks: deque[int] = deque()
-        self.ack = self.acks.append
         self.cumulative: deque[int] = deque()
         self.nacks: deque[tuple[float, float, int, Endpoint]] = deque()
         """(now on the monotonic clock, delay, offset, consumer)."""
         self.nacks_in_batch: deque[tuple[float, float, int, Endpoint, int, int]] = deque()
         """The same for messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
         self.acks_in_batch: deque[BatchAck] = deque()
-        self.ack_in_batch = self.acks_in_batch.append
         self.ack_sets: deque[tuple[int, BatchAckSet]] = deque()
         """The offset of a batch entry, and which of its messages are acknowledged."""
         self.cumulative_in_batch: deque[BatchAck] = deque()
         self.forgotten = 0
         """The number of times that all delivered messages were given up for redelivery: after a seek, a rewind, or
         another owner. Written by the member's thread, before the inboxes are emptied."""
+        self.wake: Callable[[], None] = lambda: None
+        """Wakes the member that watched last."""
+        self.ack: Callable[[int], None]
+        self.ack_in_batch: Callable[[BatchAck], None]
+        self.ack_set: Callable[[tuple[int, BatchAckSet]], None]
+        self.ack_upto: Callable[[int], None]
+        self.ack_upto_in_batch: Callable[[BatchAck], None]
+        self.unwatch()
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after the next acknowledgement. One that another thread begins during this call may be missed; it
+        counts with the next one."""
+        self.wake = wake
+        self.ack = partial(self._first, self.acks.append)
+        self.ack_in_batch = partial(self._first, self.acks_in_batch.append)
+        self.ack_set = partial(self._first, self.ack_sets.append)
+        self.ack_upto = partial(self._first, self.cumulative.append)
+        self.ack_upto_in_batch = partial(self._first, self.cumulative_in_batch.append)
+
+    def unwatch(self) -> None:
+        self.ack = self.acks.append
+        self.ack_in_batch = self.acks_in_batch.append
+        self.ack_set = self.ack_sets.append
+        self.ack_upto = self.cumulative.append
+        self.ack_upto_in_batch = self.cumulative_in_batch.append
+
+    def _first(self, append: Callable[[Any], None], acknowledgement: Any) -> None:
+        self.unwatch()
+        append(acknowledgement)
+        self.wake()
 
     def has_acknowledgements(self) -> bool:
         waiting = self.acks or self.acks_in_batch or self.ack_sets or self.cumulative or self.cumulative_in_batch

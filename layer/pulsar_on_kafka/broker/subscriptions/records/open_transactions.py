@@ -71,10 +71,14 @@ class TransactionWaits:
     def forget(self, partition: int) -> None:
         self._waits.pop(partition, None)
 
+    @property
+    def due_s(self) -> float:
+        """The time of the next look on the monotonic clock; infinite when nothing waits."""
+        return min((wait.due_s for wait in self._waits.values()), default=math.inf)
+
     def in_s(self) -> float:
         """Until the next look is due; infinite when nothing waits."""
-        due_s = min((wait.due_s for wait in self._waits.values()), default=math.inf)
-        return max(0.0, due_s - self._clock.monotonic())
+        return max(0.0, self.due_s - self._clock.monotonic())
 
     def is_due(self, came: int) -> bool:
         """Whether to look now, when so many records were read just before: a backlog brings the markers along, and what

@@ -313,12 +313,10 @@ class Tail:
         return not waiting
 
     def _wait_for_room(self) -> None:
-        self._commands.prepare_to_wait()
         self._endpoint.watch()
         # A receiver that drained the inbox before it could see the flag is seen here instead.
         if not self._stopping and not self._endpoint.permits():
             self._commands.wait(_STARVED_WAIT_S)
-        self._commands.end_wait()
         self._endpoint.unwatch()
 
     def _seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun]) -> None:

@@ -8,37 +8,25 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.kafka.reading.events import Event
 from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.cursors import an_identity, owned_by
 from tests.simulation.turns import ManualClock
-
-
-class NothingOpen(tuple[()]):
-    """No transaction holds anything up."""
-
-    def forget(self, partition: int) -> None:
-        """There is nothing to forget."""
+from tests.unit.broker.subscriptions.member.nothing_open import NOTHING_OPEN
 
 
 class Membership:
-    """A membership whose limits of polls, and whose partitions that go on, are noted. It has no records, and knows by
-    `ends` where logs end; `known` is what came with a fetch."""
+    """A membership whose resumed partitions are noted. It knows by `ends` where logs end; `known` is what came with a
+    fetch."""
 
     incarnation = SAME_INCARNATION
     transient = False
 
     def __init__(self) -> None:
-        self.limits: list[int] = []
         self.resumed: list[int] = []
         self.resume = self.resumed.extend
         self.ends: dict[int, int] = {}
         self.known: dict[int, int] = {}
         self.asked: list[int] = []
-
-    def poll(self, limit: int, timeout_s: float) -> list[Event]:
-        self.limits.append(limit)
-        return []
 
     def known_end(self, partition: int) -> int:
         return self.known.get(partition, -1)
@@ -61,9 +49,7 @@ class Opened:
         owned: dict[int, OwnedPartition] = {
             number: owned_by(an_identity(), CursorState(7, 10)) for number in (3, *others)
         }
-        self.reader = PartitionReader(
-            fake, ManualClock(), fake, owned, cast("Any", NothingOpen()), lambda: self.has_room
-        )
+        self.reader = PartitionReader(fake, ManualClock(), fake, owned, NOTHING_OPEN, lambda: self.has_room)
 
 
 def test_a_partition_waits_for_the_first_room_and_then_goes_on() -> None:
@@ -101,11 +87,10 @@ def test_a_non_persistent_topic_is_read_whoever_has_room() -> None:
     assert opened.reader.begins(3)
 
 
-def test_the_first_poll_takes_one_record() -> None:
+def test_the_first_batch_has_one_record() -> None:
     opened = Opened()
-    opened.reader.read(0.0)
-    opened.reader.read(0.0)
-    assert opened.membership.limits == [1, 1]
+    opened.reader.step(())
+    assert opened.reader.affordable == 1
 
 
 def test_kafka_is_asked_where_logs_end_of_which_nothing_was_fetched() -> None:

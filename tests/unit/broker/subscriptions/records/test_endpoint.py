@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, Fenced
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -233,3 +235,29 @@ def test_a_feed_stays_the_same_for_a_slot() -> None:
     assert endpoint.feed(slot) is endpoint.feed(slot)
     assert endpoint.feed(slot) is not an_endpoint().feed(slot)
     assert endpoint.feed(a_slot()) is not endpoint.feed(slot)
+
+
+def test_the_first_acknowledgement_wakes_a_member_that_watches() -> None:
+    woken: list[int] = []
+    slot = PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
+    ways: tuple[Callable[[], None], ...] = (
+        lambda: slot.ack(1),
+        lambda: slot.ack_in_batch((1, 0, 2)),
+        lambda: slot.ack_set((1, BatchAckSet(2, 1))),
+        lambda: slot.ack_upto(1),
+        lambda: slot.ack_upto_in_batch((1, 0, 2)),
+    )
+    for acknowledge in ways:
+        acknowledge()
+        assert not woken, "no member watches"
+        slot.watch(lambda: woken.append(len(slot.acks) + len(slot.cumulative)))
+        acknowledge()
+        acknowledge()
+        assert len(woken) == 1
+        woken.clear()
+    assert len(slot.acks) == len(slot.ack_sets) == len(slot.cumulative) == 3
+    assert len(slot.acks_in_batch) == len(slot.cumulative_in_batch) == 3
+    slot.watch(lambda: woken.append(0))
+    slot.unwatch()
+    slot.ack(2)
+    assert not woken
