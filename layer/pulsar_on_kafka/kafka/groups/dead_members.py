@@ -20,7 +20,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, is_of_this_machine, is_over, process_of, this_process
-from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.base.worker import FORBIDDEN_RETRY_INTERVAL_S, Retry, Worker
 from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 from pulsar_on_kafka.kafka.wire.group_messages import DescribedMember
 
@@ -71,8 +71,9 @@ class Departures:
         self._lock = threading.Lock()
         self._all_local_peers: set[LocalPeers] = set()
         self._worker = Worker("pok-departures", self._look, "looking for processes that died", retry=Retry(LOOK_S))
-        self._unable = ""
-        """The reason why members cannot be removed."""
+        self._is_unable = False
+        """Whether members cannot be removed."""
+        self._warned = False
 
     def local_peers(self, group_id: str, client_id: str) -> LocalPeers:
         """The company of the member that this process will be in the group with this client id."""
@@ -94,7 +95,7 @@ class Departures:
         Raises:
             LayerError: Kafka does not reply.
         """
-        if self._unable:
+        if self._is_unable:
             return {}
         answer_s = _ANSWER_S + _ANSWER_EACH_S * len(group_ids)
         try:
@@ -135,10 +136,15 @@ class Departures:
     def now_s(self) -> float:
         return self._clock.monotonic()
 
-    def _cannot(self, why: errors.LayerError) -> None:
-        if not self._unable:
-            self._unable = str(why)
+    def warn(self, why: errors.LayerError) -> None:
+        """Logs once that deaths are not reported."""
+        if not self._warned:
+            self._warned = True
             _log.warning("processes that die leave Kafka's groups only when their session of 6 s is over: %s", why)
+
+    def _cannot(self, why: errors.LayerError) -> None:
+        self._is_unable = True
+        self.warn(why)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
@@ -206,7 +212,11 @@ class LocalPeers:
         """Watches the processes of these members; after an error the group is checked again soon."""
         if isinstance(living, errors.LayerError):
             _log.debug("group=%s looking for processes that died: %s", self.group_id, living)
-            self.due_s = self._departures.now_s() + _RETRY_INTERVAL_S
+            retry_s = _RETRY_INTERVAL_S
+            if isinstance(living, errors.NotAuthenticated | errors.NotAuthorized):
+                retry_s = FORBIDDEN_RETRY_INTERVAL_S
+                self._departures.warn(living)
+            self.due_s, self.watched = self._departures.now_s() + retry_s, ()
             return
         self.due_s = math.inf
         processes = {process_of(member.client_id) for member in living}

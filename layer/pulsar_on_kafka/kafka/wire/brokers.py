@@ -41,6 +41,7 @@ IDLE_S: Final = 10.0
 """The time without use after which such a connection is closed."""
 GROUPS_A_REQUEST: Final = 200
 """The groups of one FindCoordinator, DescribeGroups or OffsetFetch."""
+MAX_REMEMBERED: Final = 100_000
 DEFAULT_PORT: Final = 9092
 _ADDRESS: Final = re.compile(r"(?:\w+://)?(?P<host>\[[^\]\s]+\]|[^:\s/]+)(?::(?P<port>\d{1,5}))?")
 _BACKOFF_MIN_S: Final = 0.05
@@ -62,7 +63,7 @@ class ConnectionLane(Enum):
 class KafkaBrokers:
     """Used in the thread of its loop only.
 
-    Memory: a coordinator for each group and the metadata of each topic in use, until they are forgotten.
+    Memory: the coordinators of `MAX_REMEMBERED` groups and the metadata of as many topics, the last ones.
     """
 
     def __init__(
@@ -129,19 +130,30 @@ class KafkaBrokers:
             NotAuthenticated, NoCredentials, NotSupportedYet: see `wire.login.connect`.
             StoreError: none answers; the error of the last one.
         """
-        brokers = [*self._brokers.values()]
-        random.shuffle(brokers)
-        brokers.sort(key=lambda each: each.shared(ConnectionLane.QUERIES).connection is None)
+        known = [*self._brokers.values()]
+        random.shuffle(known)
+        known.sort(key=lambda each: each.shared(ConnectionLane.QUERIES).connection is None)
+        # One that is silent must not take the time of the others.
+        brokers = list({each.address: each for each in (*self._bootstrap, *reversed(known))}.values())[::-1]
         failure: errors.StoreError = errors.ConnectFailed("no broker is known")
-        for broker in [*brokers, *self._bootstrap]:
+        for broker in brokers:
             try:
-                connection = await broker.shared(ConnectionLane.QUERIES).opened()
-                return await connection.send(request, self._client_id, timeout_s)
+                return await self._ask(broker, request, timeout_s / len(brokers))
             except (errors.NotAuthenticated, errors.NoCredentials):
                 raise
             except errors.StoreError as failed:
                 failure = failed
         raise failure
+
+    async def _ask(self, broker: _Broker, request: WireRequest[_T], timeout_s: float) -> _T:
+        began_s = asyncio.get_running_loop().time()
+        try:
+            connection = await asyncio.wait_for(broker.shared(ConnectionLane.QUERIES).opened(), timeout_s)
+        except (asyncio.TimeoutError, TimeoutError):
+            host, port = broker.address
+            raise errors.DeadlineExceeded(f"{host}:{port} is not reached within {timeout_s:.1f} s") from None
+        left_s = timeout_s - (asyncio.get_running_loop().time() - began_s)
+        return await connection.send(request, self._client_id, left_s)
 
     # Groups -----------------------------------------------------------------------------------------------------------
 
@@ -168,7 +180,8 @@ class KafkaBrokers:
                     found[each.key] = translate_code(each.error_code, what, on_group("Describe", each.key))
                     continue
                 self._learn(each.node_id, each.host, each.port)
-                found[each.key] = self._coordinators[each.key] = each.node_id
+                found[each.key] = each.node_id
+                _remember(self._coordinators, each.key, each.node_id)
         for group_id in wanted:
             found.setdefault(group_id, errors.StoreError(f"Kafka did not name the coordinator of group {group_id}"))
         return found
@@ -230,7 +243,7 @@ class KafkaBrokers:
             if topic.error_code:
                 self._topics.pop(name, None)
             else:
-                self._topics[name] = topic
+                _remember(self._topics, name, topic)
         return found
 
     def close(self) -> None:
@@ -387,6 +400,13 @@ class _WaitConnections:
         for connection in [*self._busy, *(each for each, _ in self._idle)]:
             connection.close()
         self._idle.clear()
+
+
+def _remember(known: dict[str, _T], name: str, value: _T) -> None:
+    known.pop(name, None)
+    known[name] = value
+    if len(known) > MAX_REMEMBERED:
+        del known[next(iter(known))]
 
 
 def in_parts(items: Sequence[_T], size: int = GROUPS_A_REQUEST) -> list[Sequence[_T]]:

@@ -20,6 +20,8 @@ _T = TypeVar("_T")
 
 _CONNECT_TIMEOUT_MS: Final = "socket.connection.setup.timeout.ms"
 _DEFAULT_CONNECT_TIMEOUT_MS: Final = 30_000
+_TURNS_TO_CLOSE: Final = 3
+"""Turns of the loop in which asyncio closes aborted sockets, with TLS too."""
 
 
 class WireClient(OfOneProcess):
@@ -92,11 +94,17 @@ class WireClient(OfOneProcess):
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            if self._brokers is not None:
-                self._brokers.close()
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(self._end())
         finally:
             loop.close()
+
+    async def _end(self) -> None:
+        if self._brokers is not None:
+            self._brokers.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for _ in range(_TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
