@@ -10,7 +10,6 @@ hand: what it was sent and did not begin goes to the others. Put your own work i
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import signal
 import threading
@@ -65,7 +64,8 @@ def work(job: Work) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with closing(pulsar.Client(job.url)) as client:  # made here: a Client of the parent is not the child's to use
+    # Created here, because a child must not use its parent's Client. The process has all its modules by now.
+    with closing(pulsar.Client(job.url, tune_garbage_collector=True)) as client:
         consumer = client.subscribe(
             job.topic,
             job.subscription,
@@ -79,7 +79,6 @@ def work(job: Work) -> None:
             ),
         )
         producer = client.create_producer(job.bills)
-        gc.freeze()  # what is there by now stays: the garbage collector need not walk through it again and again
         while not stop.is_set():
             try:
                 message = consumer.receive(timeout_millis=_LOOK_MS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.worker import aside, check_threads
 from pulsar_on_kafka.broker.lookup.tenant_locations import TenantPlace
 from pulsar_on_kafka.broker.node.node import Node
@@ -104,10 +105,12 @@ class Client(OfOneProcess):
         serve` while no service is there; None: the value of the environment's POK_STAND_IN, by default yes;
         layer/pulsar_on_kafka/service/README.md), `tracing` (OpenTelemetry spans for sends and receives: True with the
         global provider, or a TracerProvider; needs the extra `otel`; docs/tracing.md), `profile` (the profile of the
-        user's configuration with the defaults of these arguments; `service_url` may then be left out; docs/profiles.md)
-        and `instance` (the owner of the state, where several users who do not trust one another share a cluster: 1 to
-        40 of a-z, 0-9 and single hyphens between them, '' for the one without a name; None: the value of the
-        environment's POK_INSTANCE, by default ''; docs/acls.md).
+        user's configuration with the defaults of these arguments; `service_url` may then be left out;
+        docs/profiles.md), `tune_garbage_collector` (whether Python's garbage collector skips all objects that exist
+        now, and runs more rarely, in the whole process; docs/workers.md#the-garbage-collector) and `instance` (the
+        owner of the state, where several users who do not trust one another share a cluster: 1 to 40 of a-z, 0-9 and
+        single hyphens between them, '' for the one without a name; None: the value of the environment's POK_INSTANCE,
+        by default ''; docs/acls.md).
 
         Raises:
             ValueError: the URL is none of the above, or is not given and neither is a profile; an argument has a wrong
@@ -123,6 +126,8 @@ class Client(OfOneProcess):
         options = options.profiled()
         self._tracing = _tracing_of(options)
         self._begin(options)
+        if options.tune_garbage_collector:
+            tune_collector()
 
     def _begin(self, options: ClientOptions) -> None:
         self._options = options

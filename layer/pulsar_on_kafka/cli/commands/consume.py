@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
@@ -77,6 +78,7 @@ def consume(
         )
         bar = progress_bar("receiving", count or None, shown=not results_scroll_by())
         taken = 0
+        tune_collector()
         with bar as advance:
             while not stop.is_set() and (count == 0 or taken < count):
                 message = _next(consumer, stop, timeout_ms)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
@@ -42,5 +43,6 @@ def gateway(
         reported = {"serving": settings.url, "url": url, "rest": rest}
         show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", reported)
         notify_systemd("READY=1", f"STATUS=serving {url}")
+        tune_collector()
         stop.wait()
         notify_systemd("STOPPING=1")

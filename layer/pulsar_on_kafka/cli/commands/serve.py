@@ -17,6 +17,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.shutdown import stop_on_signals
@@ -260,6 +261,7 @@ def _run(
     deadline = Deadline.after(stop_timeout_s)
     try:
         with _gateway(admin, listening, stop_timeout_s):
+            tune_collector()
             _report_health(health, settings, roles, stop)
             deadline = Deadline.after(stop_timeout_s)  # of the gateway and the roles together
     finally:

@@ -10,6 +10,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
@@ -121,6 +122,7 @@ def run(
     pulsar = PulsarAdmin(address)
     origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
     record = here.node.imports.begin(tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S))
+    tune_collector()
     _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
 
 

@@ -76,6 +76,7 @@ class ClientOptions(_Official):
     instance: Annotated[str | None, ELSEWHERE] = None
     tracing: Annotated[Any, ELSEWHERE] = False
     profile: str | None = None
+    tune_garbage_collector: bool = False
 
     def check(self) -> None:
         """Raises the errors of `Client.__init__`, except for the security options (`kafka_settings`)."""
