@@ -71,7 +71,7 @@ def with_bytes(whole: bytes, at: int, new: bytes) -> bytes:
     return sealed(int.from_bytes(whole[:8], "big"), (whole[:at] + new + whole[at + len(new) :])[12:])
 
 
-def control(base: int, producer_id: int, *, commit: bool) -> bytes:
+def control(base: int, producer_id: int, *, commit: bool, epoch: int = 0) -> bytes:
     """The marker of a transaction's end."""
     key = b"\0\0" + (b"\0\1" if commit else b"\0\0")
-    return batch([(5, key, b"\0" * 6, [])], base, producer_id=producer_id, attributes=0x30)
+    return batch([(5, key, b"\0" * 6, [])], base, producer_id=producer_id, attributes=0x30, epoch=epoch)

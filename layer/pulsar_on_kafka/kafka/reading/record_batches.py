@@ -27,6 +27,7 @@ id and epoch, base sequence, count."""
 _LENGTH_BYTES: Final = 12
 """The bytes of offset and length, which the length does not count."""
 _FORMAT_AT: Final = 16
+_LAST_DELTA_AT: Final = 23
 _CHECKED_FROM: Final = 21
 """The first byte that the CRC covers: the attributes."""
 _FORMAT: Final = 2
@@ -128,16 +129,8 @@ def decode(
         Corrupt: bytes that are no batch, a batch that fails its checksum, or nothing but a truncated batch.
         NotSupportedYet: message format 0 or 1, of Kafka before 0.11.
     """
-    at, size, complete = 0, len(data), False
     transactions = _Transactions(aborted) if aborted else None
-    while size - at > _FORMAT_AT:
-        length = int.from_bytes(data[at + 8 : at + _LENGTH_BYTES], "big", signed=True)
-        _check_format(where, data, at)
-        if length < _HEADER.size - _LENGTH_BYTES:
-            raise _corrupt(where, data, at, f"batch has the length {length}, expected at least {_HEADER.size - 12}")
-        end = at + _LENGTH_BYTES + length
-        if end > size:
-            break
+    for at, end in _frames(where, data, position):
         if checksum is not None:
             _verify(where, data, at, end, checksum)
         try:
@@ -146,8 +139,46 @@ def decode(
             raise _corrupt(where, data, at, str(reason)) from reason
         position = max(position, found.position)
         yield found._replace(position=position)
-        at, complete = end, True
-    if size and not complete:
+
+
+class FetchedEnd(NamedTuple):
+    """The position behind the last whole batch, and the epoch of the leader that appended the batch."""
+
+    position: int
+    leader_epoch: int
+
+
+def end_of(where: KafkaPartition, data: bytes, position: int) -> FetchedEnd:
+    """The end of what `decode` will return, from the batches' headers only.
+
+    Raises:
+        Corrupt: as `decode`, or no batch reaches beyond `position`.
+        NotSupportedYet: as `decode`.
+    """
+    last, epoch = -1, -1
+    for at, _ in _frames(where, data, position):
+        delta = int.from_bytes(data[at + _LAST_DELTA_AT : at + _LAST_DELTA_AT + 4], "big", signed=True)
+        last = _base_offset(data, at) + delta
+        epoch = int.from_bytes(data[at + _LENGTH_BYTES : at + _FORMAT_AT], "big", signed=True)
+    if last < position:
+        raise Corrupt(f"{where} offset {position}: the fetched batches end at offset {last}, before the requested one")
+    return FetchedEnd(last + 1, epoch)
+
+
+def _frames(where: KafkaPartition, data: bytes, position: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each whole batch; at least one, unless there are no bytes."""
+    at, size = 0, len(data)
+    while size - at > _FORMAT_AT:
+        length = int.from_bytes(data[at + 8 : at + _LENGTH_BYTES], "big", signed=True)
+        _check_format(where, data, at)
+        if length < _HEADER.size - _LENGTH_BYTES:
+            raise _corrupt(where, data, at, f"batch has the length {length}, expected at least {_HEADER.size - 12}")
+        end = at + _LENGTH_BYTES + length
+        if end > size:
+            break
+        yield at, end
+        at = end
+    if size and not at:
         raise Corrupt(f"{where} offset {position}: {size} bytes have no whole batch of records, expected at least one")
 
 

@@ -1,0 +1,473 @@
+"""Fetch sessions of one process: which broker fetches which partitions, with which bytes.
+
+Nothing is fetched for a watch beyond the window of its reader. Failures are events of `kafka.reading.events`.
+The caller sends the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError
+
+from pulsar_on_kafka.base.errors import Corrupt, LayerError, NoSuchTopic, NotSupportedYet, OffsetOutOfRange
+from pulsar_on_kafka.kafka.errors import translate
+from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, Forbidden, Gone, KafkaPartition, OutOfRange, Stopped
+from pulsar_on_kafka.kafka.reading.fetch_session import MAX_PARTITIONS, SESSION_ERRORS, FetchKind, FetchSession, Watch
+from pulsar_on_kafka.kafka.reading.record_batches import end_of
+from pulsar_on_kafka.kafka.rights import on_topic
+from pulsar_on_kafka.kafka.wire.cluster_messages import MetadataResponse, PartitionMetadata, TopicMetadata
+from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode, is_retriable
+from pulsar_on_kafka.kafka.wire.fetch_messages import AbortedRange, FetchedPartition, FetchRequest, FetchResponse
+from pulsar_on_kafka.kafka.wire.offset_messages import READ_COMMITTED, READ_UNCOMMITTED
+
+BUDGET_BYTES: Final = 256 * 1024 * 1024
+MAX_TOPICS: Final = 2_000
+"""The limit of topics in one request for metadata."""
+_QUIET_BYTES: Final = 1024 * 1024
+_BUSY_BYTES: Final = 8 * 1024 * 1024
+_MIN_RESPONSE_BYTES: Final = 64 * 1024
+_RETRY_INTERVAL_S: Final = 0.1
+_LOOKUP_INTERVAL_S: Final = 0.25
+_CORRUPT_RETRY_INTERVAL_S: Final = 10.0
+_UNKNOWN_S: Final = 5.0
+"""A topic that brokers do not know for so long is gone. A broker may learn of a new topic later than others."""
+_HOLD_S: Final = 0.2
+_SPARSE: Final = 0.5
+"""Quiet sessions are joined when all partitions would fill no more than this share of one session less."""
+
+_LEADER_CHANGED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors after which metadata says where, or whether, the partition is."""
+_BROKER_BEHIND: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE})
+"""Errors of a broker that is just becoming the leader."""
+
+
+class Fetched(NamedTuple):
+    """Bytes of a partition from `position` on, for `record_batches.decode`."""
+
+    number: int
+    generation: int
+    where: KafkaPartition
+    position: int
+    data: bytes
+    aborted: tuple[AbortedRange, ...]
+
+
+class Reported(NamedTuple):
+    """An event other than records. After `Stopped` events the watch is forgotten; after `OutOfRange` a seek continues
+    it; after others fetching is retried."""
+
+    number: int
+    generation: int
+    event: EndOfLog | Failed
+
+
+FetchEvent: TypeAlias = Fetched | Reported
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The sessions with one broker at one isolation level."""
+
+    new: FetchSession
+    quiet: list[FetchSession] = field(default_factory=list)
+    busy: list[FetchSession] = field(default_factory=list)
+
+    def sessions(self) -> Iterator[FetchSession]:
+        yield self.new
+        yield from self.quiet
+        yield from self.busy
+
+
+class FetchSessions:
+    """Sends requests with `requests`, and takes each response with `answered` or `failed`.
+
+    Memory: `budget_bytes` for all bytes that are under way, or fetched and not handed out, and one batch of records
+    for each request under way, because Kafka returns a first batch whatever its size.
+    """
+
+    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+        self._budget_bytes = budget_bytes
+        self._watches: dict[int, Watch] = {}
+        self._topics: dict[str, dict[int, Watch]] = {}
+        self._unplaced: dict[int, Watch] = {}
+        """Watches to be fetched that are in no session."""
+        self._lookups: dict[str, float] = {}
+        """Topics whose leaders are unknown, and the time of the next request for them."""
+        self._groups: dict[tuple[int, int], _Group] = {}
+        self._reserved_bytes = 0
+        self.ended: list[FetchSession] = []
+        """Sessions whose connections can be closed; the caller clears the list."""
+        self.held_bytes = 0
+        """The bytes that were fetched and not handed out."""
+        self.is_budget_reached = False
+        """Whether the latest requests were withheld because of the budget."""
+
+    # Watches ------------------------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        number: int,
+        generation: int,
+        where: KafkaPartition,
+        position: int,
+        window_bytes: int,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> None:
+        """Reads a partition from `position` on. `number` is unused so far.
+
+        `window_bytes` bounds what is fetched and not handed out, except for one response. 0 fetches nothing.
+        """
+        watch = Watch(number, where, isolation_level, generation, position, window_bytes)
+        self._watches[number] = watch
+        self._topics.setdefault(where.topic, {})[number] = watch
+        self._lookups.setdefault(where.topic, 0.0)
+        self._place_later(watch)
+
+    def forget(self, number: int) -> None:
+        """Ends a watch, unless it ended."""
+        watch = self._watches.pop(number, None)
+        if watch is None:
+            return
+        self._take_out(watch)
+        others = self._topics[watch.where.topic]
+        del others[number]
+        if not others:
+            del self._topics[watch.where.topic]
+            self._lookups.pop(watch.where.topic, None)
+
+    def set_window(self, number: int, window_bytes: int) -> None:
+        """Changes the window. With 0 the request under way may still bring records, and no later one does."""
+        watch = self._watches.get(number)
+        if watch is not None:
+            watch.window_bytes = window_bytes
+            self._place_or_take_out(watch)
+
+    def hand_out(self, number: int, size: int) -> None:
+        """Frees so many bytes of the watch's window and of the budget. Each `Fetched` is handed out once, also one that
+        a seek or the end of the watch made useless."""
+        self.held_bytes -= size
+        watch = self._watches.get(number)
+        if watch is not None:
+            watch.held_bytes -= size
+            self._place_or_take_out(watch)
+
+    def seek(self, number: int, generation: int, position: int) -> None:
+        """Continues a watch at another position. What is under way for it is dropped."""
+        watch = self._watches.get(number)
+        if watch is None:
+            return
+        watch.generation, watch.position = generation, position
+        watch.fetched_epoch = watch.end_reported = -1
+        watch.is_stopped = watch.is_busy = False
+        watch.retry_s = 0.0
+        if watch.session is None or watch.session.in_flight:
+            self._take_out(watch)
+            self._place_later(watch)
+        else:
+            watch.session.change(watch)
+
+    def known_end(self, number: int) -> int:
+        """The high watermark of the last response; -1 before the first."""
+        watch = self._watches.get(number)
+        return -1 if watch is None else watch.known_end
+
+    def _take_out(self, watch: Watch) -> None:
+        self._unplaced.pop(watch.number, None)
+        if watch.session is not None:
+            watch.session.remove(watch)
+
+    def _place_or_take_out(self, watch: Watch) -> None:
+        if watch.wants_records():
+            self._place_later(watch)
+        else:
+            self._take_out(watch)
+
+    def _place_later(self, watch: Watch) -> None:
+        if watch.session is None and watch.wants_records():
+            self._unplaced[watch.number] = watch
+
+    # Leaders ------------------------------------------------------------------------------------------------------
+
+    def topics_to_look_up(self, now_s: float) -> tuple[str, ...]:
+        """Topics whose metadata is to be requested now, for `learn`; they are returned again until that helps."""
+        due = [topic for topic, due_s in self._lookups.items() if due_s <= now_s][:MAX_TOPICS]
+        for topic in due:
+            self._lookups[topic] = now_s + _LOOKUP_INTERVAL_S
+        return tuple(due)
+
+    def look_up(self, topics: Iterable[str]) -> None:
+        """Requests the metadata of topics that are watched anew."""
+        for topic in topics:
+            if topic in self._topics:
+                self._lookups.setdefault(topic, 0.0)
+
+    def learn(self, response: MetadataResponse, now_s: float) -> list[FetchEvent]:
+        events: list[FetchEvent] = []
+        for topic in response.topics:
+            watches = self._topics.get(topic.name or "")
+            if watches is None:
+                continue
+            partitions = {each.partition_index: each for each in topic.partitions}
+            known = [self._learn(watch, topic, partitions, now_s, events) for watch in list(watches.values())]
+            if all(known):
+                self._lookups.pop(topic.name or "", None)
+        return events
+
+    def _learn(
+        self,
+        watch: Watch,
+        topic: TopicMetadata,
+        partitions: dict[int, PartitionMetadata],
+        now_s: float,
+        events: list[FetchEvent],
+    ) -> bool:
+        """Whether the watch needs no other look-up."""
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._end(watch, Forbidden(watch.where, _failure(watch, topic.error_code)), events)
+            return True
+        if topic.error_code == ErrorCode.NONE and watch.topic_id not in (None, topic.topic_id):
+            made_anew = NoSuchTopic(f"reading {watch.where}: the topic was deleted, and created again under its name")
+            self._end(watch, Gone(watch.where, made_anew), events)
+            return True
+        found = partitions.get(watch.where.partition)
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error_code == 0 and found is None):
+            watch.unknown_since_s = now_s if watch.unknown_since_s is None else watch.unknown_since_s
+            if now_s - watch.unknown_since_s < _UNKNOWN_S:
+                return False
+            failure = _failure(watch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._end(watch, Gone(watch.where, failure), events)
+            return True
+        if topic.error_code and not is_retriable(topic.error_code):
+            self._end(watch, Stopped(watch.where, _failure(watch, topic.error_code)), events)
+            return True
+        if found is None or found.leader_id < 0 or found.leader_epoch < watch.leader_epoch:
+            return False
+        watch.unknown_since_s, watch.needs_leader = None, False
+        moved = watch.leader != found.leader_id or watch.leader_epoch != found.leader_epoch
+        watch.topic_id, watch.leader, watch.leader_epoch = topic.topic_id, found.leader_id, found.leader_epoch
+        if moved and watch.session is not None:
+            self._take_out(watch)
+            self._place_later(watch)
+        return True
+
+    def _end(self, watch: Watch, event: Failed, events: list[FetchEvent]) -> None:
+        self.forget(watch.number)
+        events.append(Reported(watch.number, watch.generation, event))
+
+    # Requests -----------------------------------------------------------------------------------------------------
+
+    def requests(self, now_s: float) -> list[tuple[FetchSession, FetchRequest]]:
+        """The requests to send now, each on a connection of its session: a broker reads the next request of a
+        connection only after the response to the one before."""
+        self._place(now_s)
+        due = [
+            session
+            for group in self._groups.values()
+            for session in group.sessions()
+            if session.watches and not session.in_flight and session.due_s <= now_s
+            if session.kind is not FetchKind.QUIET or not _is_held(group, session, now_s)
+        ]
+        due.sort(key=attrgetter("due_s"))
+        ready: list[tuple[FetchSession, FetchRequest]] = []
+        self.is_budget_reached = False
+        for session in due:
+            free = self._budget_bytes - self.held_bytes - self._reserved_bytes
+            if free < min(_MIN_RESPONSE_BYTES, self._budget_bytes):
+                self.is_budget_reached = True
+                break
+            max_bytes = min(free, self._max_bytes(session.kind))
+            self._reserved_bytes += max_bytes
+            ready.append((session, session.request(max_bytes)))
+        return ready
+
+    def due_s(self, now_s: float) -> float | None:
+        """The time of the next call of `requests` and `topics_to_look_up` if nothing happens before."""
+        times = list(self._lookups.values())
+        times += [watch.retry_s for watch in self._unplaced.values() if watch.retry_s > now_s]
+        for group in self._groups.values():
+            for session in group.sessions():
+                if not session.in_flight and session.watches and not self.is_budget_reached:
+                    held_s = 0.0 if session.held_since_s is None else session.held_since_s + _HOLD_S
+                    times.append(max(session.due_s, held_s))
+        return min(times, default=None)
+
+    def _max_bytes(self, kind: FetchKind) -> int:
+        """Sessions that wait take half of the budget together, so that the busy ones have the other half."""
+        if kind is FetchKind.BUSY:
+            return _BUSY_BYTES
+        count = sum(1 + len(group.quiet) for group in self._groups.values())
+        return min(_QUIET_BYTES, max(_MIN_RESPONSE_BYTES, self._budget_bytes // 2 // count))
+
+    def _place(self, now_s: float) -> None:
+        for watch in list(self._unplaced.values()):
+            if not watch.needs_leader and watch.retry_s <= now_s:
+                del self._unplaced[watch.number]
+                self._session_for(watch, self._group(watch.leader, watch.isolation_level)).add(watch)
+        for group in self._groups.values():
+            if not group.new.in_flight:
+                for watch in [each for each in group.new.watches.values() if each.is_settled]:
+                    room = [session for session in group.quiet if session.has_room(watch.key)]
+                    idle = [session for session in room if not session.in_flight]
+                    if idle or not room:
+                        group.new.remove(watch)
+                        (idle[0] if idle else _added(group.quiet, watch, FetchKind.QUIET)).add(watch)
+
+    def _group(self, node_id: int, isolation_level: int) -> _Group:
+        key = node_id, isolation_level
+        if key not in self._groups:
+            self._groups[key] = _Group(FetchSession(node_id, isolation_level, FetchKind.NEW))
+        return self._groups[key]
+
+    def _session_for(self, watch: Watch, group: _Group) -> FetchSession:
+        if watch.is_busy:
+            with_room = (session for session in group.busy if session.has_room(watch.key))
+            return next(with_room, None) or _added(group.busy, watch, FetchKind.BUSY)
+        room = [session for session in reversed(group.quiet) if session.has_room(watch.key)]
+        idle = next((session for session in room if not session.in_flight), None)
+        if idle is not None:
+            return idle
+        if room and group.new.has_room(watch.key):
+            return group.new
+        return _added(group.quiet, watch, FetchKind.QUIET)
+
+    # Responses ----------------------------------------------------------------------------------------------------
+
+    def failed(self, session: FetchSession, now_s: float) -> None:
+        """No response came, and none can come: the connection was closed."""
+        self._reserved_bytes -= session.reserved_bytes
+        session.lose()
+        session.due_s = now_s + _RETRY_INTERVAL_S
+        self.look_up({watch.where.topic for watch in session.watches.values()})
+
+    def answered(self, session: FetchSession, response: FetchResponse, now_s: float) -> list[FetchEvent]:
+        events: list[FetchEvent] = []
+        self._reserved_bytes -= session.reserved_bytes
+        has_partitions = session.accept(response)
+        session.due_s = now_s + response.throttle_time_ms / 1000
+        if not has_partitions:
+            if response.error_code not in SESSION_ERRORS:
+                session.due_s += _RETRY_INTERVAL_S
+            return events
+        for topic_id, partitions in response.topics:
+            for partition in partitions:
+                watch = session.requested((topic_id, partition.partition_index))
+                if watch is not None:
+                    self._apply(session, watch, partition, now_s, events)
+        if session.kind is FetchKind.QUIET:
+            self._dissolve_if_sparse(session)
+        return events
+
+    def _apply(
+        self, session: FetchSession, watch: Watch, partition: FetchedPartition, now_s: float, events: list[FetchEvent]
+    ) -> None:
+        if partition.error_code:
+            self._apply_error(watch, partition.error_code, now_s, events)
+            return
+        if partition.diverging_epoch is not None:
+            end = partition.diverging_epoch.end_offset
+            text = f"{watch.where} was read up to offset {watch.position}, and its log was truncated at {end}"
+            self._stop(watch, OffsetOutOfRange(text), events)
+            return
+        watch.known_end = partition.high_watermark
+        end = partition.high_watermark
+        if watch.isolation_level == READ_COMMITTED:
+            end = partition.last_stable_offset
+        if size := len(partition.records):
+            data = bytes(partition.records)
+            try:
+                position, epoch = end_of(watch.where, data, watch.position)
+            except (Corrupt, NotSupportedYet) as failure:
+                self._retry(watch, now_s + _CORRUPT_RETRY_INTERVAL_S)
+                events.append(Reported(watch.number, watch.generation, Failed(watch.where, failure)))
+                return
+            aborted = partition.aborted_transactions
+            events.append(Fetched(watch.number, watch.generation, watch.where, watch.position, data, aborted))
+            self.held_bytes += size
+            watch.held_bytes += size
+            watch.position, watch.fetched_epoch = position, epoch
+            session.change(watch)
+            session.move_back(watch)
+        watch.is_busy = watch.position < end and (size > 0 or watch.is_busy)
+        watch.is_settled = True
+        if watch.position >= end and watch.end_reported != watch.position:
+            watch.end_reported = watch.position
+            events.append(Reported(watch.number, watch.generation, EndOfLog(watch.where, watch.position)))
+        if not watch.wants_records() or watch.is_busy != (session.kind is FetchKind.BUSY):
+            session.remove(watch)
+            self._place_later(watch)
+
+    def _apply_error(self, watch: Watch, error_code: int, now_s: float, events: list[FetchEvent]) -> None:
+        if error_code in _LEADER_CHANGED:
+            watch.needs_leader = True
+            self._retry(watch, now_s + _RETRY_INTERVAL_S)
+            self._lookups.setdefault(watch.where.topic, now_s)
+        elif error_code in _BROKER_BEHIND:
+            self._retry(watch, now_s + _RETRY_INTERVAL_S)
+        elif error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._stop(watch, _failure(watch, error_code), events)
+        elif error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._end(watch, Forbidden(watch.where, _failure(watch, error_code)), events)
+        else:
+            self._retry(watch, now_s + _RETRY_INTERVAL_S)
+            failed = Failed(watch.where, _failure(watch, error_code))
+            events.append(Reported(watch.number, watch.generation, failed))
+
+    def _stop(self, watch: Watch, failure: LayerError, events: list[FetchEvent]) -> None:
+        watch.is_stopped = True
+        self._take_out(watch)
+        event = OutOfRange(watch.where, failure, watch.position)
+        events.append(Reported(watch.number, watch.generation, event))
+
+    def _retry(self, watch: Watch, retry_s: float) -> None:
+        watch.retry_s = retry_s
+        self._take_out(watch)
+        self._place_later(watch)
+
+    def _dissolve_if_sparse(self, session: FetchSession) -> None:
+        """Joins quiet sessions that partitions left: the fewer there are, the fewer connections."""
+        quiet = self._groups[session.node_id, session.isolation_level].quiet
+        count = sum(len(each.watches) for each in quiet)
+        others = [each for each in quiet if each is not session]
+        if count <= _SPARSE * MAX_PARTITIONS * len(others) and all(
+            any(other.has_room(key) for other in others) for key in session.watches
+        ):
+            quiet.remove(session)
+            self.ended.append(session)
+            for watch in list(session.watches.values()):
+                session.remove(watch)
+                self._place_later(watch)
+
+
+def _is_held(group: _Group, session: FetchSession, now_s: float) -> bool:
+    """Whether the next request of a quiet session waits until partitions of the new ones can be added to it."""
+    new = group.new
+    if not new.in_flight or not any(each.is_settled and session.has_room(each.key) for each in new.watches.values()):
+        session.held_since_s = None
+        return False
+    if session.held_since_s is None:
+        session.held_since_s = now_s
+    return now_s - session.held_since_s < _HOLD_S
+
+
+def _added(sessions: list[FetchSession], watch: Watch, kind: FetchKind) -> FetchSession:
+    sessions.append(FetchSession(watch.leader, watch.isolation_level, kind))
+    return sessions[-1]
+
+
+def _failure(watch: Watch, error_code: int) -> LayerError:
+    return translate(KafkaError(error_code), f"reading {watch.where}", on_topic("Read", watch.where.topic))
