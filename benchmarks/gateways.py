@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from benchmarks.worker import WorkerFailed
@@ -25,12 +26,18 @@ def gateway_to(kafka: str) -> Iterator[Serving]:
     """A gateway to the cluster of this service URL, until the block ends."""
     pok = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", kafka, "--output", "json"]
     command = [*pok, "gateway", "--port", "0", "--http-port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
             if not said:
-                raise WorkerFailed(f"pok gateway ended with {process.wait(_STOP_S)} before it served")
+                status = process.wait(_STOP_S)
+                errors.seek(0)
+                reason = (errors.read().splitlines() or [""])[-1]
+                raise WorkerFailed(f"pok gateway ended with {status} before it served: {reason}")
             yield Serving(json.loads(said)["url"], process.pid)
         finally:
             process.terminate()
