@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Final, Generic
@@ -104,6 +104,10 @@ class CompareAndSet(Generic[E]):
     def read(self, entity: E, deadline: Deadline) -> Versioned | None:
         """The state, read to the end first; None when the entity was never written."""
         return self._view.query(lambda entities: entities.state(entity), deadline)
+
+    def read_all(self, entities: Collection[E], deadline: Deadline) -> dict[E, Versioned | None]:
+        """The states of several entities, at one end."""
+        return self._view.query(lambda found: {entity: found.state(entity) for entity in entities}, deadline)
 
     def entities(self, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity of the partition with its state, read to the end first."""

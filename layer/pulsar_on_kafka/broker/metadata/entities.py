@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -107,13 +108,12 @@ class Entities(Generic[E]):
 
     def read_together(self, entities: Iterable[E], deadline: Deadline) -> dict[E, Versioned | None]:
         """The states of several entities: each partition is read to its end once."""
-        fresh: set[CompareAndSet[E]] = set()
-        found: dict[E, Versioned | None] = {}
+        beside: defaultdict[CompareAndSet[E], list[E]] = defaultdict(list)
         for entity in entities:
-            partition = self.of(entity)
-            state = partition.cached(entity) if partition in fresh else None
-            found[entity] = partition.read(entity, deadline) if state is None else state
-            fresh.add(partition)
+            beside[self.of(entity)].append(entity)
+        found: dict[E, Versioned | None] = {}
+        for partition, together in beside.items():
+            found |= partition.read_all(together, deadline)
         return found
 
     def update(self, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline) -> Versioned:

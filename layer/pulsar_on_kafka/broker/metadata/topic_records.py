@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.entities import Entities, Versioned, readable
@@ -19,12 +19,17 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     encode_topic,
 )
 
+_MAX_DECODED: Final = 16_384
+
 
 class TopicRecords:
-    """Thread-safe. Memory: that of `Entities`."""
+    """Thread-safe. Memory: that of `Entities`, and up to 16,384 decoded records: those of topics in use are read each
+    second, and change rarely."""
 
     def __init__(self, entities: Entities[str]) -> None:
         self._entities = entities
+        self._decoded: dict[str, tuple[Versioned, TopicRecord]] = {}
+        """By topic, the record that was last read with others, and its content."""
 
     def read(self, name: TopicName, deadline: Deadline) -> Versioned | None:
         """The record of a topic's name as it is now; None for a topic that never existed."""
@@ -32,11 +37,19 @@ class TopicRecords:
 
     def of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, TopicRecord | None]:
         """Records of these topics; None for a topic that never existed."""
-        found = self._entities.read_together([str(name.base) for name in names], deadline)
-        return {
-            TopicName.parse(name): None if current is None else decode_topic(current.value)
-            for name, current in found.items()
-        }
+        bases = {str(name.base): name.base for name in names}
+        found = self._entities.read_together(bases, deadline)
+        return {bases[name]: None if state is None else self._content(name, state) for name, state in found.items()}
+
+    def _content(self, name: str, state: Versioned) -> TopicRecord:
+        decoded = self._decoded.get(name)
+        if decoded is not None and decoded[0] is state:
+            return decoded[1]
+        record = decode_topic(state.value)
+        if len(self._decoded) >= _MAX_DECODED:
+            self._decoded.clear()
+        self._decoded[name] = state, record
+        return record
 
     def policies_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, Mapping[str, Any]]:
         """Policies that are set for these topics themselves; nothing for a topic that does not exist."""

@@ -244,16 +244,23 @@ class Services:
         records = self.topics.records.of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()
+        by_namespace = {
+            name: (applied(DEDUPLICATION, level), applied(ENTRY_FORMAT, level)) for name, level in theirs.items()
+        }
         reported: dict[TopicName, ProducerPolicies] = {}
         for topic, record in records.items():
             own: Mapping[str, Any] = {} if record is None else record.policies
             exceeded = None if record is None else record.backlog_exceeded
-            inherited = theirs[topic.namespace_name]
+            deduplication, entry_format = by_namespace[topic.namespace_name]
+            if own:
+                inherited = theirs[topic.namespace_name]
+                deduplication = applied(DEDUPLICATION, own, inherited)
+                entry_format = applied(ENTRY_FORMAT, own, inherited)
             reported[topic] = ProducerPolicies(
                 record.incarnation if record is not None and record.state is LifeState.ACTIVE else None,
-                applied(DEDUPLICATION, own, inherited),
+                deduplication,
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
-                applied(ENTRY_FORMAT, own, inherited),
+                entry_format,
             )
         return reported
 

@@ -104,8 +104,9 @@ class ProducerRegistry:
         self._process = this_process()
         self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
         self.heartbeats: Final = SessionHeartbeats(log, self._views, clock, self._session)
-        self._held: dict[str, dict[str, list[Membership]]] = {}
-        """Memberships by topic, then by `claim_name`; only unnamed producers share one. No topic has an empty map."""
+        self._held: dict[str, dict[str, dict[Membership, None]]] = {}
+        """Memberships in their order, by topic, then by `claim_name`; only unnamed producers share one. No map is
+        empty."""
         self._stood: dict[str, int] = {}
         """By topic, the version of its claims in which all memberships stood at the last look."""
         self.fence_records = FenceRecords(
@@ -188,9 +189,9 @@ class ProducerRegistry:
         place, claimed, incarnation = str(topic.name), applicant.name, topic.layout.incarnation
         unnamed = claimed.startswith("*")
         beside = self._held.get(place, {}).get(claimed)
-        if beside and unnamed and beside[0].incarnation == incarnation:
-            joined = Membership(self, place, incarnation, claimed, beside[0].claim)
-            beside.append(joined)
+        if beside and unnamed and (head := next(iter(beside))).incarnation == incarnation:
+            joined = Membership(self, place, incarnation, claimed, head.claim)
+            beside[joined] = None
             return joined, []
         admission: list[ProducerAdmission] = []
 
@@ -211,7 +212,7 @@ class ProducerRegistry:
         lapsed = errors.ProducerExcluded(f"producer {applicant.producer} of {place} was taken for dead and replaced")
         self.heartbeats.give_up(_report([(each, lapsed) for each in self._held.get(place, {}).pop(claimed, ())]))
         joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
-        self._held.setdefault(place, {})[claimed] = [joined]
+        self._held.setdefault(place, {})[claimed] = {joined: None}
         self._keeper.start()
         return joined, [claim for claim in displaced.values() if claim.session != self._session]
 
@@ -275,12 +276,12 @@ class ProducerRegistry:
     def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
         """Give up the claim of a producer of which so many records may still be stored."""
         with self._lock:
-            held = self._held.get(membership.topic, {}).get(membership.name, [])
+            held = self._held.get(membership.topic, {}).get(membership.name, {})
             if membership not in held:
                 return
             if unsettled:
                 self.heartbeats.give_up([membership.topic])
-            held.remove(membership)
+            del held[membership]
             if held:
                 self.heartbeat_soon(membership.topic)
                 return
@@ -560,7 +561,7 @@ class ProducerRegistry:
 
     def _heads(self, topic: str) -> list[Membership]:
         """The first membership of each `claim_name` on a topic; the others share its claim."""
-        return [held[0] for held in self._held.get(topic, {}).values()]
+        return [next(iter(held)) for held in self._held.get(topic, {}).values()]
 
     def _stand(self, topic: str, heads: Sequence[Membership], state: Versioned | None) -> bool:
         """Whether the memberships stand in the topic's claims. Claims of the version of the last look are not read."""
@@ -587,7 +588,7 @@ class ProducerRegistry:
         """Removes the memberships that do not stand in their topic's claims; returns them with the reasons."""
         out: list[tuple[Membership, errors.Refused]] = []
         for name, held in list(self._held.get(topic, {}).items()):
-            if not held[0].stands(claims):
+            if not next(iter(held)).stands(claims):
                 self._forget(topic, name)
                 out += [(each, each.why_out(claims)) for each in held]
         return out
