@@ -123,7 +123,7 @@ class GroupClient(Protocol):
 
     def commit(self, commits: Mapping[int, CommittedOffset], prepared: MemberGeneration) -> None: ...
 
-    def revoked(self) -> None: ...
+    def revoked(self, partitions: Iterable[int], generation: MemberGeneration) -> None: ...
 
 
 class Owner:
@@ -137,7 +137,7 @@ class Owner:
         """Partitions that were taken over."""
         self._owned: set[int] = set()
         self._saved: dict[int, int] = {}
-        self._revoking: set[int] = set()
+        self._revoking: dict[int, MemberGeneration] = {}
         self._tries = 0
         self._names: dict[int, str] = {}
         self._committing: dict[int, CommittedOffset] | None = None
@@ -153,7 +153,7 @@ class Owner:
 
     def revoke(self, partitions: Iterable[int], generation: MemberGeneration) -> None:
         self.generation = generation
-        self._revoking.update(partitions)
+        self._revoking.update(dict.fromkeys(partitions, generation))
         self._tries = 0
 
     def lost(self, partitions: Iterable[int]) -> None:
@@ -163,7 +163,7 @@ class Owner:
 
     def _drop(self, partition: int) -> None:
         self._owned.discard(partition)
-        self._revoking.discard(partition)
+        self._revoking.pop(partition, None)
         self.progress.pop(partition, None)
         self._saved.pop(partition, None)
         self._unsettled.pop(partition, None)
@@ -171,7 +171,7 @@ class Owner:
     def step(self) -> None:
         """One turn of the owner's loop."""
         rng = self._world.rng
-        for partition in self.progress.keys() - self._revoking:
+        for partition in self.progress.keys() - self._revoking.keys():
             self.progress[partition] += rng.randrange(3)
         if self._committing is not None:
             return
@@ -179,21 +179,21 @@ class Owner:
             self._member.fetch(set(self._unsettled), self._settle)
             return
         dirty = {p: each for p, each in self.progress.items() if each != self._saved.get(p)}
-        if self._revoking and (self._tries > 5 or not dirty.keys() & self._revoking):
-            for partition in set(self._revoking):
+        if self._revoking and (self._tries > 5 or not dirty.keys() & self._revoking.keys()):
+            for partition, generation in list(self._revoking.items()):
                 self._drop(partition)
-            self._member.client.revoked()
+                self._member.client.revoked((partition,), generation)
         elif dirty and (self._revoking or rng.random() < 0.5):
             self._tries += 1
             self._send({p: CommittedOffset(each, f"{self._names[p]}/saves") for p, each in dirty.items()})
-        elif fresh := self._owned - self.progress.keys() - self._revoking:
+        elif fresh := self._owned - self.progress.keys() - self._revoking.keys():
             self._member.fetch(fresh, self._take_over)
 
     def _take_over(self, found: Mapping[int, CommittedOffset]) -> None:
         if self._committing is not None:
             return
         commits = {}
-        for partition in found.keys() & self._owned - self._revoking - self.progress.keys():
+        for partition in found.keys() & self._owned - self._revoking.keys() - self.progress.keys():
             self._names[partition] = f"{self._member.name}-{next(self._member.numbers)}"
             commits[partition] = CommittedOffset(found[partition].kafka_offset, f"{self._names[partition]}/takes over")
         if commits:
@@ -344,18 +344,18 @@ class OurClient:
             member.deliver(wakes_s, lambda: self._tick(wakes_s))
 
     def _send(self, action: Send) -> None:
-        ticket = action.ticket
+        ticket, sent_s = action.ticket, self._world.now_s
         self._member.send(
             action.request,
-            lambda response: self._do(self.machine.answered(ticket, response, self._world.now_s)),
+            lambda response: self._do(self.machine.answered(ticket, response, sent_s, self._world.now_s)),
             lambda sent: self._do(self.machine.failed(ticket, sent=sent, now_s=self._world.now_s)),
         )
 
     def commit(self, commits: Mapping[int, CommittedOffset], prepared: MemberGeneration) -> None:
         self._do(self.machine.commit(next(self._numbers), [commits], prepared, self._world.now_s))
 
-    def revoked(self) -> None:
-        self._do(self.machine.revoked(self._world.now_s))
+    def revoked(self, partitions: Iterable[int], generation: MemberGeneration) -> None:
+        self._do(self.machine.revoked(partitions, generation, self._world.now_s))
 
     def leave(self) -> None:
         self._member.is_leaving = True
@@ -451,9 +451,13 @@ class OldClient:
             if self._revoking:
                 self._member.owner.revoke(self._revoking, self._generation)
 
-    def revoked(self) -> None:
-        self._owned -= self._revoking
-        self._revoking = set()
+    def revoked(self, partitions: Iterable[int], generation: MemberGeneration) -> None:
+        if generation != self._generation and not self._leaving:
+            return
+        self._owned.difference_update(partitions)
+        self._revoking.difference_update(partitions)
+        if self._revoking:
+            return
         if self._leaving:
             self._leave()
         elif self._state == "stable":

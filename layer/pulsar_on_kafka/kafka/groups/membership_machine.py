@@ -112,7 +112,7 @@ class Assigned(NamedTuple):
 
 
 class Revoke(NamedTuple):
-    """Makes the owner save partitions in this generation and give them up; it confirms by `revoked`."""
+    """Makes the owner save partitions, in this generation or a later one, and give them up: see `revoked`."""
 
     partitions: tuple[int, ...]
     generation: MemberGeneration
@@ -155,7 +155,6 @@ class BeatTimes:
 @dataclass(frozen=True, slots=True)
 class _Sent:
     ticket: int
-    sent_s: float
     generation: MemberGeneration = NO_MEMBER
 
 
@@ -204,11 +203,14 @@ class MembershipMachine:
         self.state = MembershipState.OUT
         self.generation = NO_MEMBER
         """The newest generation whose assignment this member has."""
+        self.is_alone = False
+        """The group has no other member, as of this member's last join."""
         self._member_id = ""
         self._joined = NO_GENERATION
         """The generation of the last JoinGroup response."""
         self._owned: frozenset[int] = frozenset()
-        self._revoking: frozenset[int] = frozenset()
+        self._revoking: dict[int, MemberGeneration] = {}
+        """Partitions that the owner is giving up, with the generation of their `Revoke`."""
         self._revoke_until_s = math.inf
         self._leaving = False
         self._tickets = 0
@@ -233,10 +235,16 @@ class MembershipMachine:
         self._send_join(now_s)
         return self._taken()
 
-    def revoked(self, now_s: float) -> list[GroupAction]:
-        """The owner has saved the revoked partitions, or could not, and gave them up."""
-        if self._revoking:
-            self._owned -= self._revoking
+    def revoked(self, partitions: Iterable[int], generation: MemberGeneration, now_s: float) -> list[GroupAction]:
+        """The owner has saved these partitions of a `Revoke`, or could not, and gave them up.
+
+        `generation`: that of the `Revoke`. One of partitions that were lost meanwhile confirms nothing.
+        """
+        done = {each for each in partitions if self._revoking.get(each) == generation}
+        if done:
+            self._owned -= done
+            for each in done:
+                del self._revoking[each]
             self._end_revoking(now_s)
         return self._taken()
 
@@ -303,24 +311,25 @@ class MembershipMachine:
             self._send_beat(now_s)
         return self._taken()
 
-    def answered(self, ticket: int, response: GroupResponse, now_s: float) -> list[GroupAction]:
-        """A response came. Responses to requests that are over are ignored, except for a new member id."""
+    def answered(self, ticket: int, response: GroupResponse, sent_s: float, now_s: float) -> list[GroupAction]:
+        """A response came; its request was on its way since `sent_s`. Responses to requests that are over are ignored,
+        except for a new member id."""
         pending, beat, commit = self._pending, self._beat, self._commit
         if pending is not None and pending.ticket == ticket:
             self._pending = None
             if isinstance(response, JoinGroupResponse):
-                self._on_join(response, pending, now_s)
+                self._on_join(response, sent_s, now_s)
             elif isinstance(response, SyncGroupResponse):
-                self._on_sync(response, pending, now_s)
+                self._on_sync(response, sent_s, now_s)
             elif isinstance(response, LeaveGroupResponse) and response.error_code in _PASSING:
                 self._leave_later(now_s)
             else:
                 self._actions.append(LeftGroup())
         elif beat is not None and beat.ticket == ticket and isinstance(response, HeartbeatResponse):
             self._beat = None
-            self._on_beat(response, beat, now_s)
+            self._on_beat(response, beat, sent_s, now_s)
         elif commit is not None and commit.has(ticket) and isinstance(response, OffsetCommitResponse):
-            self._on_commit(response, commit, now_s)
+            self._on_commit(response, commit, sent_s, now_s)
         elif self._leaving and isinstance(response, JoinGroupResponse) and response.error_code in _JOINED:
             self._actions.append(self._new_leave([response.member_id])[1])  # it joined behind its good-bye
         return self._taken()
@@ -364,10 +373,9 @@ class MembershipMachine:
                 self._member_id,
                 ((COOPERATIVE_STICKY, metadata),),
             ),
-            now_s,
         )
 
-    def _on_join(self, response: JoinGroupResponse, sent: _Sent, now_s: float) -> None:
+    def _on_join(self, response: JoinGroupResponse, sent_s: float, now_s: float) -> None:
         code = response.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id:
             self._member_id = response.member_id
@@ -375,8 +383,9 @@ class MembershipMachine:
         elif code == ErrorCode.NONE:
             self._member_id, self._joined = response.member_id, response.generation_id
             self._session_s = self._requested_session_s
-            self._alive_s = max(self._alive_s, sent.sent_s if self._owned else now_s)
+            self._alive_s = max(self._alive_s, sent_s if self._owned else now_s)
             is_leader = response.leader == response.member_id
+            self.is_alone = is_leader and len(response.members) == 1
             self._assigned_count = self._partition_count if is_leader else 0
             self._assignments = _assignments(self._topic, self._partition_count, response) if is_leader else ()
             self._send_sync(now_s)
@@ -387,15 +396,13 @@ class MembershipMachine:
 
     def _send_sync(self, now_s: float) -> None:
         self.state = MembershipState.SYNCING
-        self._pending = self._send(
-            SyncGroupRequest(self._group_id, self._joined, self._member_id, self._assignments), now_s
-        )
+        self._pending = self._send(SyncGroupRequest(self._group_id, self._joined, self._member_id, self._assignments))
         self._beat_s = min(self._beat_s, now_s + self._beats.interval_s)
 
-    def _on_sync(self, response: SyncGroupResponse, sent: _Sent, now_s: float) -> None:
+    def _on_sync(self, response: SyncGroupResponse, sent_s: float, now_s: float) -> None:
         code = response.error_code
         if code == ErrorCode.NONE:
-            self._alive_s = max(self._alive_s, sent.sent_s)
+            self._alive_s = max(self._alive_s, sent_s)
             try:
                 assigned = decode_assignment(response.assignment)
             except CorruptRecord:  # another member's work as the leader
@@ -452,18 +459,19 @@ class MembershipMachine:
     # Losing partitions --------------------------------------------------------------------------------------------
 
     def _begin_revoking(self, partitions: frozenset[int], now_s: float) -> None:
-        added = partitions - self._revoking
-        self._revoking |= partitions
+        added = partitions - self._revoking.keys()
+        self._revoking.update(dict.fromkeys(added, self.generation))
         self._revoke_until_s = min(self._revoke_until_s, now_s + REVOKE_TIMEOUT_S)
-        served = self._served(added)
-        if served:
+        if served := self._served(added):
             self._actions.append(Revoke(served, self.generation))
-        elif not self._served(self._revoking):
-            self._owned -= self._revoking
-            self._end_revoking(now_s)
+        self._end_revoking(now_s)
 
     def _end_revoking(self, now_s: float) -> None:
-        self._revoking, self._revoke_until_s = frozenset(), math.inf
+        """Continues when the owner has confirmed all that it serves."""
+        if self._served(self._revoking):
+            return
+        self._owned -= self._revoking.keys()
+        self._revoking, self._revoke_until_s = {}, math.inf
         if self._leaving:
             self._send_leave(now_s)
         elif self.state is MembershipState.STABLE:
@@ -479,7 +487,7 @@ class MembershipMachine:
         if self._commit is not None:
             self._end_commit(self._commit, None if unknown else ErrorCode.ILLEGAL_GENERATION)
         lost, self._owned = self._served(self._owned), frozenset()
-        self._revoking, self._revoke_until_s = frozenset(), math.inf
+        self._revoking, self._revoke_until_s = {}, math.inf
         self._pending, self._beat, self._beat_s, self._retry_s = None, None, math.inf, math.inf
         self.generation, self._joined, self._alive_s = NO_MEMBER, NO_GENERATION, -math.inf
         self._assigned_count = 0
@@ -505,7 +513,7 @@ class MembershipMachine:
         self.generation, self._pending = NO_MEMBER, None
         if self._member_id:
             ticket, send = self._new_leave([self._member_id])
-            self._pending = _Sent(ticket, now_s)
+            self._pending = _Sent(ticket)
             self._actions.append(send)
         else:
             self._actions.append(LeftGroup())
@@ -532,14 +540,14 @@ class MembershipMachine:
         if self._beat is None:
             named = MemberGeneration(self._member_id, number)
             request = HeartbeatRequest(self._group_id, number, self._member_id)
-            self._beat = replace(self._send(request, now_s), generation=named)
+            self._beat = replace(self._send(request), generation=named)
 
-    def _on_beat(self, response: HeartbeatResponse, sent: _Sent, now_s: float) -> None:
+    def _on_beat(self, response: HeartbeatResponse, beat: _Sent, sent_s: float, now_s: float) -> None:
         code = response.error_code
-        if sent.generation != MemberGeneration(self._member_id, self._joined):
+        if beat.generation != MemberGeneration(self._member_id, self._joined):
             return  # of a former generation
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._alive_s = max(self._alive_s, sent.sent_s)
+            self._alive_s = max(self._alive_s, sent_s)
             if code != ErrorCode.NONE:
                 self._rejoin(now_s)
         elif code in _MOVED:
@@ -564,15 +572,14 @@ class MembershipMachine:
         )
         member_id, number = commit.generation
         request = OffsetCommitRequest(self._group_id, number, member_id, ((self._topic, offsets),))
-        self._commit = replace(commit, sent=self._send(request, now_s), due_s=math.inf)
+        self._commit = replace(commit, sent=self._send(request), due_s=math.inf)
 
-    def _on_commit(self, response: OffsetCommitResponse, commit: _Commit, now_s: float) -> None:
+    def _on_commit(self, response: OffsetCommitResponse, commit: _Commit, sent_s: float, now_s: float) -> None:
         codes = {each.partition_index: each.error_code for _, partitions in response.topics for each in partitions}
         answers = {codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in commit.parts[0]}
         code = max(answers - {ErrorCode.NONE}, default=ErrorCode.NONE)
         if code == ErrorCode.NONE:
-            if commit.sent is not None:
-                self._alive_s = max(self._alive_s, commit.sent.sent_s)
+            self._alive_s = max(self._alive_s, sent_s)
             if len(commit.parts) > 1:
                 self._continue_commit(replace(commit, parts=commit.parts[1:], sent=None, is_partly_done=True), now_s)
             else:
@@ -610,17 +617,17 @@ class MembershipMachine:
 
     # Requests -----------------------------------------------------------------------------------------------------
 
-    def _send(self, request: GroupRequest, now_s: float) -> _Sent:
+    def _send(self, request: GroupRequest) -> _Sent:
         self._tickets += 1
         self._actions.append(Send(self._tickets, request))
-        return _Sent(self._tickets, now_s)
+        return _Sent(self._tickets)
 
     def _new_leave(self, member_ids: Iterable[str]) -> tuple[int, Send]:
         self._tickets += 1
         members = tuple(LeavingMember(each) for each in member_ids)
         return self._tickets, Send(self._tickets, LeaveGroupRequest(self._group_id, members))
 
-    def _served(self, partitions: frozenset[int]) -> tuple[int, ...]:
+    def _served(self, partitions: Iterable[int]) -> tuple[int, ...]:
         return tuple(sorted(each for each in partitions if self._only is None or each == self._only))
 
     def _taken(self) -> list[GroupAction]:

@@ -64,7 +64,7 @@ class Played:
         return request
 
     def answer(self, kind: type[object], response: GroupResponse) -> None:
-        self.do(self.machine.answered(self.sent(kind)[0], response, self.now_s))
+        self.do(self.machine.answered(self.sent(kind)[0], response, self.now_s, self.now_s))
 
     def fail(self, kind: type[object], *, sent: bool = True) -> None:
         self.do(self.machine.failed(self.sent(kind)[0], sent=sent, now_s=self.now_s))
@@ -161,7 +161,9 @@ def test_a_revoked_partition_is_saved_before_the_machine_joins_without_it() -> N
     assert played.done == [Assigned((3,), generation), Revoke((1,), generation)]
     played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert played.done == [], "it waits for the owner"
-    played.do(played.machine.revoked(played.now_s))
+    played.do(played.machine.revoked((1,), MemberGeneration("me", 3), played.now_s))
+    assert played.done == [], "of an earlier revocation"
+    played.do(played.machine.revoked((1,), generation, played.now_s))
     subscription = decode_subscription(played.sent(JoinGroupRequest)[1].protocols[0][1])
     assert (subscription.owned, subscription.generation) == ((("t", 0), ("t", 3)), 4)
 
@@ -214,7 +216,7 @@ def test_a_session_without_responses_is_lost_before_kafka_ends_it() -> None:
     played.passes(0.5)
     sent_s = played.now_s
     played.now_s += 3.0
-    played.do(played.machine.answered(played.sent(HeartbeatRequest)[0], HeartbeatResponse(0, 0), played.now_s))
+    played.do(played.machine.answered(played.sent(HeartbeatRequest)[0], HeartbeatResponse(0, 0), sent_s, played.now_s))
     played.passes(sent_s + 5.9 - played.now_s)
     assert played.others() == []
     played.passes(0.2)
@@ -240,7 +242,10 @@ def test_a_stale_heartbeat_does_nothing() -> None:
     played.answer(OffsetCommitRequest, commit_response(ErrorCode.REBALANCE_IN_PROGRESS))
     played.join(4)
     played.sync(0)
-    assert played.machine.answered(late, HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION), played.now_s) == []
+    assert (
+        played.machine.answered(late, HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION), played.now_s, played.now_s)
+        == []
+    )
 
 
 def test_a_commit_names_the_generation_in_which_its_save_was_prepared() -> None:
@@ -252,7 +257,9 @@ def test_a_commit_names_the_generation_in_which_its_save_was_prepared() -> None:
     assert played.sent(OffsetCommitRequest)[1].generation_id == 3
     played.answer(OffsetCommitRequest, commit_response(ErrorCode.ILLEGAL_GENERATION))
     assert played.done == [Committed(1, ErrorCode.ILLEGAL_GENERATION)], "not lost: the join's response is on its way"
-    played.do(played.machine.answered(joining, JoinGroupResponse(0, 0, 4, "", "o", "me", ()), played.now_s))
+    played.do(
+        played.machine.answered(joining, JoinGroupResponse(0, 0, 4, "", "o", "me", ()), played.now_s, played.now_s)
+    )
     played.sync(0)
     played.do(played.machine.commit(2, [SAVE], prepared, played.now_s))
     assert played.done == [Committed(2, ErrorCode.ILLEGAL_GENERATION)], "without a request"
@@ -264,7 +271,7 @@ def test_a_group_has_one_commit_under_way() -> None:
     assert played.machine.commit(2, [SAVE], played.machine.generation, played.now_s) == [
         Committed(2, ErrorCode.REBALANCE_IN_PROGRESS)
     ]
-    assert played.machine.answered(ticket, commit_response(0), played.now_s) == [Committed(1, 0)]
+    assert played.machine.answered(ticket, commit_response(0), played.now_s, played.now_s) == [Committed(1, 0)]
 
 
 def test_the_parts_of_a_commit_follow_each_other() -> None:
@@ -304,7 +311,7 @@ def test_a_commit_that_was_not_executed_is_sent_again_for_ten_seconds(outcome: s
     while not any(isinstance(each, Committed) for each in played.done):
         sends = [each for each in played.done if isinstance(each, Send)]
         for beat in (each for each in sends if isinstance(each.request, HeartbeatRequest)):
-            played.machine.answered(beat.ticket, HeartbeatResponse(0, 0), played.now_s)
+            played.machine.answered(beat.ticket, HeartbeatResponse(0, 0), played.now_s, played.now_s)
         if any(isinstance(each.request, OffsetCommitRequest) for each in sends):
             requests += 1
             if outcome == "moved":
@@ -325,7 +332,9 @@ def test_leaving_revokes_saves_and_leaves() -> None:
     assert played.done == [Revoke((0, 1), MemberGeneration("me", 3))]
     committing(played)
     played.answer(OffsetCommitRequest, commit_response(0))
-    played.do(played.machine.revoked(played.now_s))
+    played.do(played.machine.revoked((0,), MemberGeneration("me", 3), played.now_s))
+    assert played.done == []
+    played.do(played.machine.revoked((1,), MemberGeneration("me", 3), played.now_s))
     played.answer(LeaveGroupRequest, LeaveGroupResponse(0, 0, ()))
     assert played.done == [LeftGroup()]
     assert played.machine.due_s == math.inf
@@ -338,7 +347,7 @@ def test_leaving_works_while_a_join_waits() -> None:
     played.do(played.machine.leave(played.now_s))
     assert played.sent(LeaveGroupRequest)[1].members[0].member_id == "me"
     refused = JoinGroupResponse(0, ErrorCode.UNKNOWN_MEMBER_ID, -1, "", "", "", ())
-    assert played.machine.answered(waiting, refused, played.now_s) == []
+    assert played.machine.answered(waiting, refused, played.now_s, played.now_s) == []
     played.answer(LeaveGroupRequest, LeaveGroupResponse(0, 0, ()))
     assert played.done == [LeftGroup()]
 
@@ -348,7 +357,7 @@ def test_a_member_id_that_comes_after_leaving_leaves_too() -> None:
     waiting = played.sent(JoinGroupRequest)[0]
     assert played.machine.leave(played.now_s) == [LeftGroup()]
     given = JoinGroupResponse(0, ErrorCode.MEMBER_ID_REQUIRED, -1, "", "", "me", ())
-    played.do(played.machine.answered(waiting, given, played.now_s))
+    played.do(played.machine.answered(waiting, given, played.now_s, played.now_s))
     assert played.sent(LeaveGroupRequest)[1].members[0].member_id == "me"
 
 
@@ -357,7 +366,9 @@ def test_leaving_during_a_rebalance_saves_in_the_next_generation() -> None:
     played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     waiting = played.sent(JoinGroupRequest)[0]
     assert played.machine.leave(played.now_s) == [Revoke((0,), MemberGeneration("me", 3))]
-    played.do(played.machine.answered(waiting, JoinGroupResponse(0, 0, 4, "", "o", "me", ()), played.now_s))
+    played.do(
+        played.machine.answered(waiting, JoinGroupResponse(0, 0, 4, "", "o", "me", ()), played.now_s, played.now_s)
+    )
     played.sync(0, 1)
     assert played.done == [Assigned((), MemberGeneration("me", 4))]
     committing(played)

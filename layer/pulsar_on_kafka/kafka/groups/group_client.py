@@ -1,0 +1,617 @@
+"""Memberships in consumer groups without a librdkafka consumer for each: one event loop serves them all.
+
+The loop joins, sends heartbeats and commits, and calls the owners back. It runs none of their code beyond these
+callbacks, so a busy owner delays no heartbeat. `MembershipMachine` has the rules of one membership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.base.meters import Latencies
+from pulsar_on_kafka.kafka.errors import translate_code
+from pulsar_on_kafka.kafka.groups.membership import split_commits
+from pulsar_on_kafka.kafka.groups.membership_machine import (
+    COMMIT_TIMEOUT_S,
+    REVOKE_TIMEOUT_S,
+    Assigned,
+    BeatTimes,
+    Committed,
+    FindCoordinator,
+    GroupAction,
+    JoinRefused,
+    LeftGroup,
+    LostPartitions,
+    MemberGeneration,
+    MembershipMachine,
+    Revoke,
+    Send,
+)
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
+from pulsar_on_kafka.kafka.wire.brokers import GROUPS_A_REQUEST, ConnectionLane, KafkaBrokers, in_parts
+from pulsar_on_kafka.kafka.wire.client import WireClient
+from pulsar_on_kafka.kafka.wire.connection import BrokerConnection
+from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
+from pulsar_on_kafka.kafka.wire.fields import MAX_STRING_BYTES
+from pulsar_on_kafka.kafka.wire.group_messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pulsar_on_kafka.kafka.wire.offset_messages import OffsetFetchRequest, OffsetFetchResponse
+
+_log: Final = logging.getLogger(__name__)
+
+WHEEL_S: Final = 0.05
+"""The interval of the timer wheel: due heartbeats wait up to that long."""
+MIN_BEAT_S: Final = 0.5
+MAX_BEATS_PER_S: Final = 4000
+MIN_SESSION_S: Final = 6.0
+SESSION_BEATS: Final = 4
+TOPICS_EVERY_S: Final = 10.0
+"""The time in which the partition count of each topic is read once."""
+JOINS_AT_ONCE: Final = 16
+_JOIN_TURN_S: Final = 0.1
+_LATE_BEAT_S: Final = 1.0
+_MAX_JOIN_PAUSE_S: Final = 1.0
+_LOOK_UP_AFTER_S: Final = 0.01
+_LOOK_UP_TIMEOUT_S: Final = 10.0
+_RETRY_S: Final = 1.0
+_LEAVE_TIMEOUT_S: Final = 5.0
+_ZERO_OF_C: Final = "\0"
+"""confluent-kafka sends the zero byte that ends a string in C as part of a commit's metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipCallbacks:
+    """Calls of a membership to its owner, in the loop's thread. Each returns at once: it queues a command.
+
+    `revoked`: the owner saves in this generation and calls `confirm_revoked` within 60 s. `lost`: it must not save.
+    `refused`: Kafka refuses the membership, which tries again.
+    """
+
+    assigned: Callable[[tuple[int, ...], MemberGeneration], object]
+    revoked: Callable[[tuple[int, ...], MemberGeneration], object]
+    lost: Callable[[tuple[int, ...]], object]
+    refused: Callable[[errors.LayerError], object]
+
+
+class GroupMembership(OfOneProcess):
+    """A member of one group that reads one topic, or `only` one partition of it. Thread-safe.
+
+    Memory: the machine's, the commits that wait for the one under way, and reads of offsets.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        group_id: str,
+        topic: str,
+        client_id: str,
+        callbacks: MembershipCallbacks,
+        only: int | None,
+    ) -> None:
+        self.group_id = group_id
+        self.topic = topic
+        self.client_id = client_id
+        self.callbacks = callbacks
+        self.machine = MembershipMachine(group_id, topic, client.beat_times(is_alone=False), only)
+        """The loop's own."""
+        self.slot: int | None = None
+        """The wheel's turn that looks at this membership."""
+        self.commits: dict[int, Future[None]] = {}
+        self.left: Future[None] = Future()
+        self._client = client
+
+    @property
+    def member_id(self) -> str:
+        """Kafka's id of this member; '' without a generation."""
+        return self.machine.generation.member_id
+
+    @property
+    def generation(self) -> MemberGeneration:
+        """The generation now; a save is prepared in the one that the last callback named."""
+        return self.machine.generation
+
+    def commit(self, commits: Mapping[int, CommittedOffset], prepared: MemberGeneration) -> Future[None]:
+        """Commits offsets that were prepared in this generation. A group has one commit under way at a time.
+
+        The future fails with one of these:
+            Fenced: nothing was committed: this is no member of that generation.
+            Refused: nothing was committed: another commit is under way.
+            CommitOutcomeUnknown: read the committed offsets back. Without a reply the partitions are lost as well.
+            StoreError: nothing was committed.
+
+        Raises:
+            RecordTooLarge: metadata of more than 32,767 bytes, the limit of Kafka's protocol.
+        """
+        for partition, offset in commits.items():
+            if len(offset.metadata.encode()) > MAX_STRING_BYTES:
+                what = f"commit of group {self.group_id}, partition {partition}"
+                raise errors.RecordTooLarge(f"{what}: metadata of more than {MAX_STRING_BYTES} bytes")
+        return self._client.commit(self, split_commits(commits), prepared)
+
+    def committed(self, partitions: Sequence[int], timeout_s: float) -> Future[dict[int, CommittedOffset]]:
+        """The group's commits; partitions without a commit are left out. The future fails with StoreError."""
+        return self._client.committed(self, tuple(partitions), timeout_s)
+
+    def confirm_revoked(self, partitions: Sequence[int], generation: MemberGeneration) -> None:
+        """Gives up partitions of a `revoked` call with its generation: the group can assign them to another member."""
+        self._client.run(lambda now_s: self._client.do(self, self.machine.revoked(partitions, generation, now_s)))
+
+    def leave(self) -> Future[None]:
+        """Leaves the group, after `revoked` for assigned partitions. The future is done when Kafka has replied."""
+        self._client.run(lambda now_s: self._client.do(self, self.machine.leave(now_s)))
+        return self.left
+
+
+class _JoinTurns:
+    """Turns of JoinGroup and SyncGroup requests, of which few are in work at a time.
+
+    A broker serves its connections one after the other, so hundreds of joins would starve the one of the heartbeats. A
+    member that has begun to join comes before others: its member id expires.
+    """
+
+    def __init__(self) -> None:
+        self._free = JOINS_AT_ONCE
+        self._begun: deque[asyncio.Future[None]] = deque()
+        self._beginning: deque[asyncio.Future[None]] = deque()
+
+    async def acquire(self, *, begins: bool) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        (self._beginning if begins else self._begun).append(turn)
+        await turn
+
+    def release(self) -> None:
+        for queue in (self._begun, self._beginning):
+            while queue:
+                turn = queue.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._free += 1
+
+
+class GroupClient(OfOneProcess):
+    """All memberships of a process in one cluster, under one login. Thread-safe.
+
+    **Heartbeats.** A membership sends one every 0.5 s, or less often if there are more than 2,000 memberships: the loop
+    sends up to 4,000 a second. The session is four intervals, and 6 s at least. A group with other members keeps 0.5 s.
+    """
+
+    def __init__(self, wire: WireClient, deadline: Deadline) -> None:
+        """Begins the loop's thread. Raises as `WireClient.call`."""
+        self._wire = wire
+        self.lag = Latencies()
+        """The delay of the wheel's turns, in seconds: of all heartbeats that were due."""
+        self._memberships: set[GroupMembership] = set()
+        self._wheel: defaultdict[int, list[GroupMembership]] = defaultdict(list)
+        self._turn = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._numbers = itertools.count(1)
+        self._look_up: dict[str, asyncio.Future[int]] = {}
+        self._by_topic: defaultdict[str, set[GroupMembership]] = defaultdict(set)
+        self._uncounted: set[str] = set()
+        """Topics whose partition count is not known."""
+        self._counted: dict[str, int] = {}
+        """The partition count of each other topic in use."""
+        self._topic_round: list[str] = []
+        self._next_topics_s = 0.0
+        self._is_asking_topics = False
+        self._turns = _JoinTurns()
+        self._beats_late_until_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
+
+    async def _begin(self, brokers: KafkaBrokers) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
+        return asyncio.get_running_loop(), brokers
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self, group_id: str, topic: str, callbacks: MembershipCallbacks, *, client_id: str, only: int | None = None
+    ) -> GroupMembership:
+        """A membership that begins to join. `client_id` names the process (`base.processes`) to brokers."""
+        membership = GroupMembership(self, group_id, topic, client_id, callbacks, only)
+        self.run(lambda _: self._enter(membership))
+        return membership
+
+    def commit(
+        self, membership: GroupMembership, parts: Sequence[Mapping[int, CommittedOffset]], prepared: MemberGeneration
+    ) -> Future[None]:
+        """See `GroupMembership.commit`."""
+        outcome: Future[None] = Future()
+        number = next(self._numbers)
+
+        def begin(now_s: float) -> None:
+            if membership.commits:
+                outcome.set_exception(errors.Refused(f"group {membership.group_id} has a commit under way"))
+                return
+            membership.commits[number] = outcome
+            self.do(membership, membership.machine.commit(number, parts, prepared, now_s))
+
+        if parts:
+            self.run(begin)
+        else:
+            outcome.set_result(None)
+        return outcome
+
+    def committed(
+        self, membership: GroupMembership, partitions: tuple[int, ...], timeout_s: float
+    ) -> Future[dict[int, CommittedOffset]]:
+        """See `GroupMembership.committed`."""
+        return asyncio.run_coroutine_threadsafe(self._read(membership, partitions, timeout_s), self._loop)
+
+    def run(self, call: Callable[[float], None]) -> None:
+        """Runs a call with the time in the loop. Raises Closed."""
+        if self._is_closed:
+            raise errors.Closed("the memberships of this process are closed")
+        try:
+            self._loop.call_soon_threadsafe(lambda: call(self._loop.time()))
+        except RuntimeError as ended:  # asyncio's, for a loop that is closed
+            raise errors.Closed("the client of this cluster is closed") from ended
+
+    def close(self, deadline: Deadline) -> None:
+        """Ends all memberships without leaving their groups; owners leave before. A second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._wire.call(self._end, deadline, "the end of the memberships")
+
+    def beat_times(self, *, is_alone: bool) -> BeatTimes:
+        """The times of a membership: by the number of all, unless its group has other members."""
+        interval_s = max(MIN_BEAT_S, len(self._memberships) / MAX_BEATS_PER_S)
+        return BeatTimes(interval_s if is_alone else MIN_BEAT_S, max(MIN_SESSION_S, SESSION_BEATS * interval_s))
+
+    # The loop: the wheel ------------------------------------------------------------------------------------------
+
+    def _enter(self, membership: GroupMembership) -> None:
+        self._memberships.add(membership)
+        self._by_topic[membership.topic].add(membership)
+        if self._timer is None:
+            self._turn = math.floor(self._loop.time() / WHEEL_S)
+            self._timer = self._loop.call_at((self._turn + 1) * WHEEL_S, self._turn_wheel)
+        count = self._counted.get(membership.topic)
+        if count is not None:
+            self.do(membership, membership.machine.begin(count, self._loop.time()))
+        elif membership.topic not in self._uncounted:
+            self._uncounted.add(membership.topic)
+            self._next_topics_s = 0.0
+
+    def _turn_wheel(self) -> None:
+        now_s = self._loop.time()
+        self.lag.add(max(0.0, now_s - (self._turn + 1) * WHEEL_S))
+        last = math.floor(now_s / WHEEL_S)
+        for turn in sorted(turn for turn in self._wheel if turn <= last):
+            for membership in self._wheel.pop(turn):
+                if membership.slot == turn:
+                    membership.slot = None
+                    self._tick(membership, now_s)
+        self._turn = last
+        if self._next_topics_s <= now_s and not self._is_asking_topics:
+            self._is_asking_topics = True
+            self._start(self._ask_topics())
+        again = self._memberships and not self._is_closed
+        self._timer = self._loop.call_at((last + 1) * WHEEL_S, self._turn_wheel) if again else None
+
+    def _tick(self, membership: GroupMembership, now_s: float) -> None:
+        machine = membership.machine
+        machine.beat_every(self.beat_times(is_alone=machine.is_alone))
+        self.do(membership, machine.tick(now_s))
+
+    def do(self, membership: GroupMembership, actions: Iterable[GroupAction]) -> None:
+        """Does what a machine returned, and has the wheel look at it when something is due."""
+        for action in actions:
+            if isinstance(action, Send):
+                self._send(membership, action)
+            elif isinstance(action, FindCoordinator):
+                self._brokers.forget_coordinator(membership.group_id)
+            elif isinstance(action, Committed):
+                self._end_commit(membership, action)
+            elif isinstance(action, LeftGroup):
+                self._leave(membership)
+            else:
+                self._call(membership, action)
+        due_s = membership.machine.due_s
+        if due_s < math.inf:
+            slot = max(self._turn + 1, math.ceil(due_s / WHEEL_S))
+            if membership.slot is None or slot < membership.slot:
+                membership.slot = slot
+                self._wheel[slot].append(membership)
+
+    def _call(self, membership: GroupMembership, action: Assigned | Revoke | LostPartitions | JoinRefused) -> None:
+        callbacks = membership.callbacks
+        try:
+            if isinstance(action, Assigned):
+                callbacks.assigned(action.partitions, action.generation)
+            elif isinstance(action, Revoke):
+                callbacks.revoked(action.partitions, action.generation)
+            elif isinstance(action, LostPartitions):
+                callbacks.lost(action.partitions)
+            else:
+                callbacks.refused(
+                    translate_code(action.error_code, f"joining group {membership.group_id}", *_rights(membership))
+                )
+        except Exception:  # an owner's fault, which must not end the other memberships
+            _log.exception("group=%s the owner failed to take %s", membership.group_id, type(action).__name__)
+
+    def _end_commit(self, membership: GroupMembership, action: Committed) -> None:
+        outcome = membership.commits.pop(action.number)
+        what = f"commit of group {membership.group_id}"
+        if action.error_code == ErrorCode.NONE:
+            outcome.set_result(None)
+        elif action.error_code is None:
+            outcome.set_exception(
+                errors.CommitOutcomeUnknown(f"{what}: no reply, or one that does not name the outcome")
+            )
+        elif action.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            outcome.set_exception(errors.StoreError(f"{what}: GROUP_ID_NOT_FOUND"))
+        else:
+            outcome.set_exception(translate_code(action.error_code, what, *_rights(membership)))
+
+    def _leave(self, membership: GroupMembership) -> None:
+        self._memberships.discard(membership)
+        self._brokers.forget_coordinator(membership.group_id)
+        members = self._by_topic[membership.topic]
+        members.discard(membership)
+        if not members:
+            del self._by_topic[membership.topic]
+            self._counted.pop(membership.topic, None)
+            self._uncounted.discard(membership.topic)
+        if not membership.left.done():
+            membership.left.set_result(None)
+
+    # The loop: requests -------------------------------------------------------------------------------------------
+
+    def _send(self, membership: GroupMembership, action: Send) -> None:
+        """A heartbeat takes no task where its connection is open: there are thousands a second."""
+        request = action.request
+        if isinstance(request, HeartbeatRequest):
+            node_id = self._brokers.coordinator(membership.group_id)
+            connection = None if node_id is None else self._brokers.open_connection(node_id, ConnectionLane.HEARTBEATS)
+            if connection is not None:
+                self._send_on(connection, membership, action)
+                return
+        self._start(self._send_when_open(membership, action))
+
+    def _timeout_s(self, action: Send) -> float:
+        if isinstance(action.request, HeartbeatRequest):
+            # A slow broker answers those that wait; to send them again over another connection would not help it.
+            return self.beat_times(is_alone=True).session_s
+        if isinstance(action.request, LeaveGroupRequest):
+            return _LEAVE_TIMEOUT_S
+        is_waiting = isinstance(action.request, JoinGroupRequest | SyncGroupRequest)
+        return REVOKE_TIMEOUT_S + COMMIT_TIMEOUT_S if is_waiting else COMMIT_TIMEOUT_S
+
+    async def _send_when_open(self, membership: GroupMembership, action: Send) -> None:
+        group_id, request = membership.group_id, action.request
+        try:
+            node_id = await self._coordinator(group_id)
+            if isinstance(request, JoinGroupRequest | SyncGroupRequest):
+                await self._send_join(node_id, membership, action)
+            else:
+                lane = ConnectionLane.HEARTBEATS if isinstance(request, HeartbeatRequest) else ConnectionLane.COMMITS
+                self._send_on(await self._brokers.connection(node_id, lane, group_id), membership, action)
+        except errors.LayerError as failure:
+            _log.debug("group=%s %s was not sent: %s", group_id, type(request).__name__, failure)
+            self._fail(membership, action, sent=False)
+
+    async def _send_join(self, node_id: int, membership: GroupMembership, action: Send) -> None:
+        """A request that may wait at the broker has a connection of its own, and is the only one there.
+
+        It holds its turn for 0.1 s at most: two processes may wait for each other in many groups.
+        """
+        begins = isinstance(action.request, JoinGroupRequest) and (
+            not action.request.member_id or membership.machine.generation.member_id == action.request.member_id
+        )
+        until_s = self._loop.time() + _MAX_JOIN_PAUSE_S
+        while begins and self._loop.time() < min(until_s, self._beats_late_until_s):
+            await asyncio.sleep(WHEEL_S)
+        await self._turns.acquire(begins=begins)
+        holds_turn = True
+        try:
+            async with self._brokers.waiting_connection(node_id) as connection:
+                response = self._send_on(connection, membership, action)
+                if response is not None:
+                    await asyncio.wait([response], timeout=_JOIN_TURN_S)
+                    self._turns.release()
+                    holds_turn = False
+                    if not response.done():
+                        await asyncio.wait([response])
+        finally:
+            if holds_turn:
+                self._turns.release()
+
+    def _send_on(
+        self, connection: BrokerConnection, membership: GroupMembership, action: Send
+    ) -> asyncio.Future[Any] | None:
+        try:
+            response: asyncio.Future[Any] = connection.send(
+                action.request, membership.client_id, self._timeout_s(action)
+            )
+        except errors.StoreError as failure:
+            _log.debug("group=%s %s was not sent: %s", membership.group_id, type(action.request).__name__, failure)
+            self._loop.call_soon(lambda: self._fail(membership, action, sent=False))
+            return None
+        sent_s = self._loop.time()
+        response.add_done_callback(lambda done: self._answered(membership, action, sent_s, done))
+        return response
+
+    def _answered(self, membership: GroupMembership, action: Send, sent_s: float, done: asyncio.Future[Any]) -> None:
+        if done.cancelled() or self._is_closed:
+            return
+        failure = done.exception()
+        if failure is None:
+            now_s = self._loop.time()
+            if isinstance(action.request, HeartbeatRequest) and now_s - sent_s > _LATE_BEAT_S:
+                self._beats_late_until_s = now_s + _MAX_JOIN_PAUSE_S
+            self.do(membership, membership.machine.answered(action.ticket, done.result(), sent_s, now_s))
+        else:
+            _log.debug("group=%s %s: %s", membership.group_id, type(action.request).__name__, failure)
+            self._fail(membership, action, sent=True)
+
+    def _fail(self, membership: GroupMembership, action: Send, *, sent: bool) -> None:
+        if not self._is_closed:
+            self.do(membership, membership.machine.failed(action.ticket, sent=sent, now_s=self._loop.time()))
+
+    async def _read(
+        self, membership: GroupMembership, partitions: tuple[int, ...], timeout_s: float
+    ) -> dict[int, CommittedOffset]:
+        """Settled offsets, as librdkafka reads them for a member with `isolation.level` read_committed (KIP-447)."""
+        what = f"reading the offsets of group {membership.group_id}"
+        request = OffsetFetchRequest(((membership.group_id, ((membership.topic, partitions),)),))
+        until_s, pause_s = self._loop.time() + timeout_s, _LOOK_UP_AFTER_S
+        while True:
+            try:
+                return await asyncio.wait_for(self._read_once(membership, request, what), until_s - self._loop.time())
+            except (errors.NotAuthorized, errors.NotAuthenticated):
+                raise
+            except asyncio.TimeoutError:
+                raise errors.DeadlineExceeded(f"{what}: no response in time") from None
+            except errors.StoreError as failure:
+                if self._loop.time() + pause_s >= until_s:
+                    raise
+                self._brokers.forget_coordinator(membership.group_id)
+                _log.debug("%s, again in %.2f s: %s", what, pause_s, failure)
+            await asyncio.sleep(pause_s)
+            pause_s = min(_RETRY_S, 2 * pause_s)
+
+    async def _read_once(
+        self, membership: GroupMembership, request: OffsetFetchRequest, what: str
+    ) -> dict[int, CommittedOffset]:
+        """The time-out is that of commits: an overdue response closes the connection, which other groups share."""
+        node_id = await self._coordinator(membership.group_id)
+        connection = await self._brokers.connection(node_id, ConnectionLane.COMMITS, membership.group_id)
+        return _offsets(await connection.send(request, membership.client_id, COMMIT_TIMEOUT_S), membership, what)
+
+    # The loop: the cluster ----------------------------------------------------------------------------------------
+
+    async def _coordinator(self, group_id: str) -> int:
+        """The node id of the group's coordinator. Requests for several groups at a time become one."""
+        known = self._brokers.coordinator(group_id)
+        if known is not None:
+            return known
+        found = self._look_up.get(group_id)
+        if found is None:
+            if not self._look_up:
+                self._loop.call_later(_LOOK_UP_AFTER_S, lambda: self._start(self._find_coordinators()))
+            found = self._look_up[group_id] = self._loop.create_future()
+        return await asyncio.shield(found)
+
+    async def _find_coordinators(self) -> None:
+        wanted, self._look_up = self._look_up, {}
+        failure = errors.StoreError("Kafka did not name the coordinator")
+        found: Mapping[str, int | errors.LayerError] = {}
+        try:
+            found = await self._brokers.coordinators(wanted, _LOOK_UP_TIMEOUT_S)
+        except errors.StoreError as failed:
+            failure = failed
+        for group_id, waiting in wanted.items():
+            node_id = found.get(group_id, failure)
+            if waiting.done():
+                continue
+            if isinstance(node_id, int):
+                waiting.set_result(node_id)
+            else:
+                waiting.set_exception(node_id)
+                waiting.exception()  # the callers may have left
+
+    async def _ask_topics(self) -> None:
+        """Reads partition counts: of new topics at once, and of each known one every ten seconds."""
+        try:
+            await self._count_some()
+            self._next_topics_s = self._loop.time() + TOPICS_EVERY_S / max(1, len(self._counted) // GROUPS_A_REQUEST)
+        except errors.LayerError as failure:
+            _log.info("the partition counts of topics, again in %g s: %s", _RETRY_S, failure)
+            self._next_topics_s = self._loop.time() + _RETRY_S
+        finally:
+            self._is_asking_topics = False
+        if self._uncounted:
+            self._next_topics_s = min(self._next_topics_s, self._loop.time() + _RETRY_S)
+
+    async def _count_some(self) -> None:
+        new = sorted(self._uncounted)
+        if not new and not self._topic_round:
+            self._topic_round = sorted(self._counted)
+        known, self._topic_round = self._topic_round[:GROUPS_A_REQUEST], self._topic_round[GROUPS_A_REQUEST:]
+        for names in in_parts(new) if new else [known]:
+            if not names:
+                continue
+            topics = await self._brokers.refresh_topics(names, _LOOK_UP_TIMEOUT_S)
+            counts = {name: len(topic.partitions) for name, topic in topics.items() if not topic.error_code}
+            refused = {name: topic.error_code for name, topic in topics.items() if topic.error_code}
+            self._take_counts(counts, refused)
+
+    def _take_counts(self, counts: Mapping[str, int], refused: Mapping[str, int]) -> None:
+        now_s = self._loop.time()
+        for topic, count in counts.items():
+            members = [*self._by_topic.get(topic, ())]
+            if not members:
+                continue  # they left meanwhile
+            is_new = topic in self._uncounted
+            self._uncounted.discard(topic)
+            self._counted[topic] = count
+            for membership in members:
+                machine = membership.machine
+                actions = machine.begin(count, now_s) if is_new else machine.partitions_counted(count, now_s)
+                self.do(membership, actions)
+        for topic, code in refused.items():
+            for membership in [*self._by_topic.get(topic, ())] if topic in self._uncounted else []:
+                self._call(membership, JoinRefused(code))
+
+    # The loop: tasks ----------------------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, _: KafkaBrokers) -> None:
+        for task in [*self._tasks]:
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for membership in [*self._memberships]:
+            for outcome in membership.commits.values():
+                outcome.set_exception(errors.CommitOutcomeUnknown(f"commit of group {membership.group_id}: closed"))
+            membership.commits.clear()
+            self._leave(membership)
+        self._wheel.clear()
+
+
+def _rights(membership: GroupMembership) -> tuple[Right, Right]:
+    return on_topic("Read", membership.topic), on_group("Read", membership.group_id)
+
+
+def _offsets(response: OffsetFetchResponse, membership: GroupMembership, what: str) -> dict[int, CommittedOffset]:
+    """Raises StoreError."""
+    found: dict[int, CommittedOffset] = {}
+    for group in response.groups:
+        if group.error_code:
+            raise translate_code(group.error_code, what, *_rights(membership))
+        for _, offsets in group.topics:
+            for each in offsets:
+                if each.error_code:
+                    raise translate_code(
+                        each.error_code, f"{what}, partition {each.partition_index}", *_rights(membership)
+                    )
+                if each.committed_offset >= 0:
+                    metadata = (each.metadata or "").removesuffix(_ZERO_OF_C)
+                    found[each.partition_index] = CommittedOffset(each.committed_offset, metadata)
+    return found
