@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.garbage_collection import THRESHOLDS
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.gateway.connection import Connection
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka_mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.live_objects import leaves_nothing
-from tests.steps import Unique
+from tests.steps import EARLIEST, SHARED, Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -68,3 +72,44 @@ def test_a_closed_connection_leaves_nothing(
 
     leaves_nothing(connected)
     producer.close()
+
+
+OPENED: Final = 500
+
+
+@pytest.fixture
+def tuned() -> Iterator[None]:
+    """The thresholds of `pok gateway`; collections happen by them alone."""
+    former = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(*THRESHOLDS)
+    yield
+    gc.set_threshold(*former)
+
+
+def alive(kind: type) -> int:
+    return sum(isinstance(each, kind) for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("tuned")
+def test_a_tuned_collector_bounds_closed_connections(gateway: Gateway) -> None:
+    before, most = alive(Connection), 0
+    for number in range(OPENED):
+        with Wire(gateway) as wire:
+            wire.connect()
+        if number % 50 == 0:
+            most = max(most, alive(Connection) - before)
+    assert most <= OPENED // 2
+
+
+@pytest.mark.usefixtures("tuned")
+def test_a_tuned_collector_bounds_closed_consumers(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    keeping = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    before, most = alive(Endpoint), 0
+    for number in range(OPENED):
+        client.subscribe(topic, "s", SHARED).close()
+        if number % 50 == 0:
+            most = max(most, alive(Endpoint) - before)
+    assert most <= OPENED // 2
+    keeping.close()
