@@ -49,7 +49,8 @@ class CommandQueue:
         self._end_wait = end_wait
         self._event = threading.Event()
         self._woken = False
-        self._waiting = False
+        self._ends: Callable[[], None] | None = None
+        """Ends the present wait."""
         self._refusal: Callable[[], Exception] | None = None
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -65,10 +66,12 @@ class CommandQueue:
 
     def wake(self) -> None:
         """Let the serving thread look at everything again: end its wait, or the next one."""
+        if self._woken:
+            return
         self._woken = True
-        if self._waiting:  # looked at after `_woken` is set; the serving thread does both the other way round
-            self._event.set()
-            self._end_wait()
+        ends = self._ends  # looked at after `_woken` is set; the serving thread does both the other way round
+        if ends is not None:
+            ends()
 
     # The serving thread -------------------------------------------------------------------------------------------
 
@@ -88,15 +91,18 @@ class CommandQueue:
     def wait(self, seconds: float) -> None:
         """Waits until a wake-up."""
         self._event.clear()
-        self.wait_in(self._event.wait, min(seconds, threading.TIMEOUT_MAX))
+        self._wait(self._event.set, self._event.wait, min(seconds, threading.TIMEOUT_MAX))
 
     def wait_in(self, wait: Callable[[float], _R], seconds: float) -> _R:
         """Returns the result of `wait`, which a wake-up ends; after a wake-up it gets 0 instead of `seconds`."""
-        self._waiting = True
+        return self._wait(self._end_wait, wait, seconds)
+
+    def _wait(self, ends: Callable[[], None], wait: Callable[[float], _R], seconds: float) -> _R:
+        self._ends = ends
         try:
             return wait(0.0 if self._woken else seconds)
         finally:
-            self._waiting = False
+            self._ends = None
 
     def close(self, reason: Callable[[], Exception]) -> None:
         """Ends the service: every waiting command, and every later one, fails with a new `reason`."""
