@@ -100,9 +100,11 @@ class ClusterClock:
         return int(self.machine.monotonic() * 1000)
 
     def now_ms(self) -> int:
-        if self._current() is None:
+        received = self._current()
+        if received is None:
             self._learn()
-        return self.known_now_ms()
+            return self.known_now_ms()
+        return int(received.ahead_ms + self.machine.monotonic() * 1000)
 
     def known_now_ms(self) -> int:
         """The brokers' time without a request, for threads that must not wait. The last answer counts, or before the

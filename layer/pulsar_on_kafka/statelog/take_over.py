@@ -94,6 +94,10 @@ class TakeOverFence:
         """False for what is void, and for what is not there (any more)."""
         return self._records.get(key, False)
 
+    def has(self, key: bytes) -> bool:
+        """Whether a record under the key, valid or void, was folded in and is not tombstoned."""
+        return key in self._records or key in self._takeovers
+
     def void_keys(self) -> list[bytes]:
         return list(self._void)
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final, NamedTuple, cast
 
 from pulsar_on_kafka.broker.transactions.coordinator.rules import FINISHED, FOLLOWS, OPEN, CoordinatorSettings
@@ -153,7 +154,7 @@ class CoordinatorState:
         """Each claim's owner, and the highest id that the claim names."""
         self._highest_begun = NO_ID
         self._highest_seen = NO_ID
-        self._touched: set[int] = set()
+        self._touched: dict[int, LoggedTransaction | None] = {}
 
     def apply(self, record: LogRecord) -> None:
         """Raises CorruptRecord, and then nothing has changed."""
@@ -167,7 +168,8 @@ class CoordinatorState:
             return
         value = decode_log_value(record.value)
         put = self._reader(key, value)
-        self._forget(record.key)  # a key is written once; if it was not, the last record counts, as compaction has it
+        if self._fence.has(record.key):  # a key is written once; if not, the last record counts, as compaction has it
+            self._forget(record.key)
         put(record, record.value)
 
     def _reader(
@@ -248,7 +250,7 @@ class CoordinatorState:
     def _follow(self, local_id: int, transaction: LoggedTransaction | None) -> None:
         """Applies a change of a transaction; None when it was deleted."""
         if self._follow_changes:
-            self._touched.add(local_id)
+            self._touched[local_id] = transaction
         if transaction is None:
             self._unfinished.discard(local_id)
             self._ending.discard(local_id)
@@ -356,10 +358,10 @@ class CoordinatorState:
             return stamped.value
         return None
 
-    def take_touched(self) -> list[int]:
-        """Ids of the transactions that changed since the last call, in order."""
-        touched, self._touched = sorted(self._touched), set()
-        return touched
+    def take_touched(self) -> list[tuple[int, LoggedTransaction | None]]:
+        """Transactions that changed since the last call, by id; None for a forgotten one."""
+        touched, self._touched = self._touched, {}
+        return sorted(touched.items(), key=itemgetter(0))
 
     def to_clean(self, owner: Owner, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
         """Keys that `owner` should tombstone now, in this order, `clean_at_once` at most; none for any other owner.

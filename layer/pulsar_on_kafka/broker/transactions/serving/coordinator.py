@@ -189,7 +189,7 @@ class Coordinator:
         self._effects.begin(claim.session, claim.version)
         self._counts.begin(claim.version)
         for transaction in state.transactions():
-            self._watch(state, transaction.id.least_bits)
+            self._watch(transaction.id.least_bits, transaction)
         state.take_touched()
         self._busy = True
         with self._arrival:
@@ -263,8 +263,8 @@ class Coordinator:
     def _read_back(self, at: LogEnd | None, deadline: Deadline) -> CoordinatorState:
         state = self._state = self._log.judged(deadline, at)
         touched = state.take_touched()
-        for local_id in touched:
-            self._watch(state, local_id)
+        for local_id, transaction in touched:
+            self._watch(local_id, transaction)
         if touched:
             self._clean_soon()
         if not self._in_place:
@@ -303,9 +303,8 @@ class Coordinator:
                 for waiting in arrived:
                     self._commands.add(waiting)
 
-    def _watch(self, state: CoordinatorState, local_id: int) -> None:
+    def _watch(self, local_id: int, transaction: LoggedTransaction | None) -> None:
         """Applies a change of a transaction to its time-out and its buffers."""
-        transaction = state.transaction(txn_id(self.id, local_id))
         self._counts.see(local_id, transaction)
         if transaction is None or transaction.status is not OPEN:
             self._timeouts.remove(local_id)
