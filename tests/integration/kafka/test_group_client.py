@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.groups.group_client import GroupClient, GroupMembership, MembershipCallbacks
 from pulsar_on_kafka.kafka.groups.membership_machine import MemberGeneration
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -269,3 +270,29 @@ def test_a_topic_that_does_not_exist_is_reported_until_it_does(
     admin_of_kafka.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
     until(lambda: share_out([owner]), "all partitions")
     owner.leave()
+
+
+def test_a_commit_without_a_response_makes_another_member(
+    own_broker: EmbeddedBroker, unique: Callable[[], str]
+) -> None:
+    name = unique()
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
+    wire = WireClient({"bootstrap.servers": own_broker.bootstrap, "client.id": "test"})
+    client = GroupClient(wire, patience())
+    owner = Owner(client, unique(), name)
+    until(lambda: share_out([owner]), "all partitions")
+    former = owner.generation
+    own_broker.pause()
+    outcome = owner.membership.commit({0: CommittedOffset(9, "late")}, former)
+    with pytest.raises(errors.CommitOutcomeUnknown):
+        outcome.result(WAIT_S)
+    own_broker.resume()
+    until(lambda: share_out([owner]) and owner.lost == 1, "another membership")
+    assert owner.membership.member_id not in ("", former.member_id)
+    owner.save(0)
+    own_broker.restart()
+    until(lambda: share_out([owner]) and saved(owner, 0), "a commit after the restart")
+    owner.leave()
+    client.close(patience())
+    wire.close(patience())
