@@ -239,7 +239,7 @@ def test_commits_of_a_member_that_was_removed_are_refused_and_it_joins_anew(
 
     async def remove(brokers: KafkaBrokers) -> None:
         request = LeaveGroupRequest(group_id, (LeavingMember(former.member_id),))
-        response = await brokers.ask_coordinator(group_id, ConnectionLane.QUERIES, request, "another", WAIT_S)
+        response = await brokers.send_to_coordinator(group_id, ConnectionLane.QUERIES, request, "another", WAIT_S)
         assert [each.error_code for each in response.members] == [0]
 
     wire.call(remove, patience(), "LeaveGroup")

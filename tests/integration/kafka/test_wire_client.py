@@ -54,6 +54,8 @@ from tests.waiting import patience, until
 T = TypeVar("T")
 CLIENT = "client-of-a-member"
 LONG_S = 60.0
+SESSION_MS = 300_000
+"""Members send one heartbeat at most, however slow the machine is."""
 MOVING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -90,7 +92,7 @@ async def joined(brokers: KafkaBrokers, group: str, topic: str) -> JoinGroupResp
             await asyncio.sleep(0.1)  # Kafka makes the topic of groups
             continue
         async with brokers.waiting_connection(node_id) as connection:
-            request = JoinGroupRequest(group, 30_000, 60_000, member, (("range", subscription),))
+            request = JoinGroupRequest(group, SESSION_MS, SESSION_MS, member, (("range", subscription),))
             response = await connection.send(request, CLIENT, LONG_S)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             member = response.member_id
@@ -108,7 +110,7 @@ def test_a_member_s_life(wire: WireClient, bootstrap: str, unique: Unique) -> No
 
     async def steps(brokers: KafkaBrokers) -> None:
         async def ask(lane: ConnectionLane, request: Any) -> Any:
-            return await brokers.ask_coordinator(group, lane, request, CLIENT, LONG_S)
+            return await brokers.send_to_coordinator(group, lane, request, CLIENT, LONG_S)
 
         join = await joined(brokers, group, topic)
         member, generation = join.member_id, join.generation_id

@@ -61,13 +61,13 @@ class GroupMembers:
             Closed: the client is closed.
         """
 
-        def requests(groups: Sequence[str]) -> list[_Question[tuple[DescribedMember, ...]]]:
+        def requests(groups: Sequence[str]) -> list[_GroupRequest[tuple[DescribedMember, ...]]]:
             return [
-                _Question(some, ConnectionLane.QUERIES, DescribeGroupsRequest(tuple(some)), _members)
+                _GroupRequest(some, ConnectionLane.QUERIES, DescribeGroupsRequest(tuple(some)), _members)
                 for some in in_parts(groups)
             ]
 
-        return self._ask(group_ids, requests, deadline, "listing members of groups")
+        return self._request(group_ids, requests, deadline, "listing members of groups")
 
     def remove(
         self, members: Mapping[str, Sequence[str]], deadline: Deadline
@@ -78,36 +78,39 @@ class GroupMembers:
             NotSupportedYet, Closed: see `members_of`.
         """
 
-        def requests(groups: Sequence[str]) -> list[_Question[None]]:
+        def requests(groups: Sequence[str]) -> list[_GroupRequest[None]]:
             return [_leaving(group_id, members[group_id]) for group_id in groups]
 
-        return self._ask(members, requests, deadline, "removing members of groups")
+        return self._request(members, requests, deadline, "removing members of groups")
 
-    def _ask(
-        self, group_ids: Iterable[str], requests: Callable[[Sequence[str]], list[_Question[_T]]], deadline: Deadline,
+    def _request(
+        self,
+        group_ids: Iterable[str],
+        requests: Callable[[Sequence[str]], list[_GroupRequest[_T]]],
+        deadline: Deadline,
         what: str,
-    ) -> _Results[_T]:  # fmt: skip
-        wanted = list(dict.fromkeys(group_ids))
+    ) -> _Results[_T]:
+        requested = list(dict.fromkeys(group_ids))
 
         async def action(brokers: KafkaBrokers) -> _Results[_T]:
-            return await _Asking(brokers, self._client.client_id, requests, deadline).of(wanted)
+            return await _Rounds(brokers, self._client.client_id, requests, deadline).of(requested)
 
-        return self._client.call(action, Deadline.after(deadline.remaining_s() + _SLACK_S), what) if wanted else {}
+        return self._client.call(action, Deadline.after(deadline.remaining_s() + _SLACK_S), what) if requested else {}
 
 
 @dataclass(frozen=True, slots=True)
-class _Question(Generic[_T]):
+class _GroupRequest(Generic[_T]):
     """A request about some groups, and how to read its response."""
 
     groups: Sequence[str]
     lane: ConnectionLane
-    request: WireRequest[Any]
+    body: WireRequest[Any]
     results: Callable[[Sequence[str], Any], _Results[_T]]
 
 
-class _Asking(Generic[_T]):
+class _Rounds(Generic[_T]):
     def __init__(
-        self, brokers: KafkaBrokers, client_id: str, requests: Callable[[Sequence[str]], list[_Question[_T]]],
+        self, brokers: KafkaBrokers, client_id: str, requests: Callable[[Sequence[str]], list[_GroupRequest[_T]]],
         deadline: Deadline,
     ) -> None:  # fmt: skip
         self._brokers = brokers
@@ -144,32 +147,32 @@ class _Asking(Generic[_T]):
             else:
                 self._results[group_id] = node_id
         self._results |= {group_id: late for groups in by_node.values() for group_id in groups}
-        asked = [asyncio.ensure_future(self._ask_broker(*each)) for each in by_node.items()]
-        if asked:
-            _, unanswered = await asyncio.wait(asked, timeout=self._remaining_s())
+        sent = [asyncio.ensure_future(self._send_to_broker(*each)) for each in by_node.items()]
+        if sent:
+            _, unanswered = await asyncio.wait(sent, timeout=self._remaining_s())
             for each in unanswered:
                 each.cancel()
         for group_id in group_ids:  # a broker that does not answer may not be the coordinator any more
             if isinstance(self._results[group_id], errors.LayerError):
                 self._brokers.forget_coordinator(group_id)
 
-    async def _ask_broker(self, node_id: int, group_ids: list[str]) -> None:
+    async def _send_to_broker(self, node_id: int, group_ids: list[str]) -> None:
         sent = []
-        for question in self._requests(group_ids):
+        for each in self._requests(group_ids):
             try:
-                connection = await self._brokers.connection(node_id, question.lane, question.groups[0])
-                response = connection.send(question.request, self._client_id, self._remaining_s())
+                connection = await self._brokers.connection(node_id, each.lane, each.groups[0])
+                response = connection.send(each.body, self._client_id, self._remaining_s())
             except errors.LayerError as failure:
-                self._results |= dict.fromkeys(question.groups, failure)
+                self._results |= dict.fromkeys(each.groups, failure)
                 if not isinstance(failure, errors.StoreError):
                     return  # this broker is too old for every request
             else:
-                sent.append((question, response))
-        for question, response in sent:
+                sent.append((each, response))
+        for each, response in sent:
             try:
-                self._results |= question.results(question.groups, await response)
+                self._results |= each.results(each.groups, await response)
             except errors.StoreError as failure:
-                self._results |= dict.fromkeys(question.groups, failure)
+                self._results |= dict.fromkeys(each.groups, failure)
 
     def _remaining_s(self) -> float:
         return max(0.001, self._deadline.remaining_s())
@@ -190,10 +193,10 @@ def _members_of(group: DescribedGroup) -> tuple[DescribedMember, ...] | errors.L
     )
 
 
-def _leaving(group_id: str, member_ids: Sequence[str]) -> _Question[None]:
+def _leaving(group_id: str, member_ids: Sequence[str]) -> _GroupRequest[None]:
     leaving = tuple([LeavingMember(member_id, None, _REASON) for member_id in member_ids])
     # It is stored as a commit is, which takes milliseconds, and a connection has one such request in work.
-    return _Question((group_id,), ConnectionLane.COMMITS, LeaveGroupRequest(group_id, leaving), _left)
+    return _GroupRequest((group_id,), ConnectionLane.COMMITS, LeaveGroupRequest(group_id, leaving), _left)
 
 
 def _left(groups: Sequence[str], response: LeaveGroupResponse) -> _Results[None]:

@@ -123,7 +123,7 @@ class KafkaBrokers:
             if known is not None:
                 known.close()
 
-    async def ask_any(self, request: WireRequest[_T], timeout_s: float) -> _T:
+    async def send_to_any(self, request: WireRequest[_T], timeout_s: float) -> _T:
         """The response of any broker that answers: known ones first, then those of the bootstrap list.
 
         Raises:
@@ -138,14 +138,14 @@ class KafkaBrokers:
         failure: errors.StoreError = errors.ConnectFailed("no broker is known")
         for broker in brokers:
             try:
-                return await self._ask(broker, request, timeout_s / len(brokers))
+                return await self._send_to(broker, request, timeout_s / len(brokers))
             except (errors.NotAuthenticated, errors.NoCredentials):
                 raise
             except errors.StoreError as failed:
                 failure = failed
         raise failure
 
-    async def _ask(self, broker: _Broker, request: WireRequest[_T], timeout_s: float) -> _T:
+    async def _send_to(self, broker: _Broker, request: WireRequest[_T], timeout_s: float) -> _T:
         began_s = asyncio.get_running_loop().time()
         try:
             connection = await asyncio.wait_for(broker.shared(ConnectionLane.QUERIES).opened(), timeout_s)
@@ -166,14 +166,14 @@ class KafkaBrokers:
         self._coordinators.pop(group_id, None)
 
     async def coordinators(self, group_ids: Iterable[str], timeout_s: float) -> Mapping[str, int | errors.LayerError]:
-        """The node id of each group's coordinator, or why it is not known. Raises as `ask_any`."""
-        wanted = list(dict.fromkeys(group_ids))
+        """The node id of each group's coordinator, or why it is not known. Raises as `send_to_any`."""
+        requested = list(dict.fromkeys(group_ids))
         found: dict[str, int | errors.LayerError] = {
-            group_id: self._coordinators[group_id] for group_id in wanted if group_id in self._coordinators
+            group_id: self._coordinators[group_id] for group_id in requested if group_id in self._coordinators
         }
-        missing = [group_id for group_id in wanted if group_id not in found]
+        missing = [group_id for group_id in requested if group_id not in found]
         for some in in_parts(missing):
-            response = await self.ask_any(FindCoordinatorRequest(tuple(some)), timeout_s)
+            response = await self.send_to_any(FindCoordinatorRequest(tuple(some)), timeout_s)
             for each in response.coordinators:
                 if each.error_code:
                     what = f"coordinator of group {each.key}"
@@ -182,11 +182,11 @@ class KafkaBrokers:
                 self._learn(each.node_id, each.host, each.port)
                 found[each.key] = each.node_id
                 _remember(self._coordinators, each.key, each.node_id)
-        for group_id in wanted:
+        for group_id in requested:
             found.setdefault(group_id, errors.StoreError(f"Kafka did not name the coordinator of group {group_id}"))
         return found
 
-    async def ask_coordinator(
+    async def send_to_coordinator(
         self, group_id: str, lane: ConnectionLane, request: WireRequest[_T], client_id: str, timeout_s: float
     ) -> _T:
         """One attempt at the group's coordinator. After a failure, and where the response's `error_code` says that the
@@ -228,11 +228,11 @@ class KafkaBrokers:
         self._topics.pop(name, None)
 
     async def refresh_topics(self, names: Sequence[str], timeout_s: float) -> Mapping[str, TopicMetadata]:
-        """Metadata of these topics as a broker has it now, and the addresses of all brokers. Raises as `ask_any`.
+        """Metadata of these topics as a broker has it now, and the addresses of all brokers. Raises as `send_to_any`.
 
         A topic that does not exist has an error code, and is forgotten.
         """
-        response: MetadataResponse = await self.ask_any(MetadataRequest(names=tuple(names)), timeout_s)
+        response: MetadataResponse = await self.send_to_any(MetadataRequest(names=tuple(names)), timeout_s)
         living = {each.node_id for each in response.brokers}
         for node_id in [each for each in self._brokers if each not in living]:
             self._brokers.pop(node_id).close()

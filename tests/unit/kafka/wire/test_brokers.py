@@ -114,15 +114,17 @@ def test_a_coordinator_is_looked_up_once_until_it_moves() -> None:
         assert isinstance(found["forbidden"], NotAuthorized)
         assert "Describe on group forbidden" in str(found["forbidden"])
         for _ in range(3):
-            response = await brokers.ask_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "client-a", LONG_S)
+            response = await brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "client-a", LONG_S)
             assert response.error_code == 0
         assert len(cluster.broker.of(FindCoordinatorRequest.API)) == 1
         cluster.beats = lambda _: int32(0) + int16(ErrorCode.NOT_COORDINATOR)
-        response = await brokers.ask_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "client-a", LONG_S)
+        response = await brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "client-a", LONG_S)
         assert response.error_code == ErrorCode.NOT_COORDINATOR
         assert (brokers.coordinator("a"), brokers.coordinator("b")) == (None, 5)
         cluster.beats = lambda _: FINE
-        assert (await brokers.ask_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)).error_code == 0
+        assert (
+            await brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)
+        ).error_code == 0
         assert len(cluster.broker.of(FindCoordinatorRequest.API)) == 2
 
     cluster.play(steps)
@@ -133,7 +135,9 @@ def test_a_lost_connection_is_opened_again_and_the_coordinator_looked_up() -> No
 
     async def steps(brokers: KafkaBrokers) -> None:
         cluster.beats = lambda _: None
-        waiting = asyncio.ensure_future(brokers.ask_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S))
+        waiting = asyncio.ensure_future(
+            brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)
+        )
         while not cluster.broker.of(HeartbeatRequest.API):
             await asyncio.sleep(0.001)
         cluster.broker.disconnect()
@@ -142,7 +146,9 @@ def test_a_lost_connection_is_opened_again_and_the_coordinator_looked_up() -> No
         assert brokers.coordinator("a") is None
         assert brokers.open_connection(5, ConnectionLane.HEARTBEATS) is None
         cluster.beats = lambda _: FINE
-        assert (await brokers.ask_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)).error_code == 0
+        assert (
+            await brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)
+        ).error_code == 0
         assert brokers.open_connection(5, ConnectionLane.HEARTBEATS) is not None
 
     cluster.play(steps)
