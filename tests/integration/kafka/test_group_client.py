@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.kafka.groups.group_client import GroupClient, GroupMembership, MembershipCallbacks
+from pulsar_on_kafka.kafka.groups.group_client import ClientMembership, GroupClient, MembershipCallbacks
 from pulsar_on_kafka.kafka.groups.membership_machine import MemberGeneration
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
@@ -42,7 +42,7 @@ class Owner:
             lost=lambda partitions: self._put(lambda: self._lost(partitions)),
             refused=lambda failure: self._put(lambda: self.failures.append(failure)),
         )
-        self.membership: GroupMembership = client.join(group_id, topic, callbacks, client_id="a-client", only=only)
+        self.membership: ClientMembership = client.join(group_id, topic, callbacks, client_id="a-client", only=only)
 
     def _put(self, command: Callable[[], None]) -> None:
         self._commands.put(command)

@@ -89,7 +89,7 @@ class MembershipCallbacks:
     refused: Callable[[errors.LayerError], object]
 
 
-class GroupMembership(OfOneProcess):
+class ClientMembership(OfOneProcess):
     """A member of one group that reads one topic, or `only` one partition of it. Thread-safe.
 
     Memory: the machine's, the commits that wait for the one under way, and reads of offsets.
@@ -200,13 +200,13 @@ class GroupClient(OfOneProcess):
         self._wire = wire
         self.lag = Latencies()
         """The delay of the wheel's turns, in seconds: of all heartbeats that were due."""
-        self._memberships: set[GroupMembership] = set()
-        self._wheel: defaultdict[int, list[GroupMembership]] = defaultdict(list)
+        self._memberships: set[ClientMembership] = set()
+        self._wheel: defaultdict[int, list[ClientMembership]] = defaultdict(list)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
         self._look_up: dict[str, asyncio.Future[int]] = {}
-        self._by_topic: defaultdict[str, set[GroupMembership]] = defaultdict(set)
+        self._by_topic: defaultdict[str, set[ClientMembership]] = defaultdict(set)
         self._uncounted: set[str] = set()
         """Topics whose partition count is not known."""
         self._counted: dict[str, int] = {}
@@ -227,16 +227,16 @@ class GroupClient(OfOneProcess):
 
     def join(
         self, group_id: str, topic: str, callbacks: MembershipCallbacks, *, client_id: str, only: int | None = None
-    ) -> GroupMembership:
+    ) -> ClientMembership:
         """A membership that begins to join. `client_id` names the process (`base.processes`) to brokers."""
-        membership = GroupMembership(self, group_id, topic, client_id, callbacks, only)
+        membership = ClientMembership(self, group_id, topic, client_id, callbacks, only)
         self.run(lambda _: self._enter(membership))
         return membership
 
     def commit(
-        self, membership: GroupMembership, parts: Sequence[Mapping[int, CommittedOffset]], prepared: MemberGeneration
+        self, membership: ClientMembership, parts: Sequence[Mapping[int, CommittedOffset]], prepared: MemberGeneration
     ) -> Future[None]:
-        """See `GroupMembership.commit`."""
+        """See `ClientMembership.commit`."""
         outcome: Future[None] = Future()
         number = next(self._numbers)
 
@@ -254,9 +254,9 @@ class GroupClient(OfOneProcess):
         return outcome
 
     def committed(
-        self, membership: GroupMembership, partitions: tuple[int, ...], timeout_s: float
+        self, membership: ClientMembership, partitions: tuple[int, ...], timeout_s: float
     ) -> Future[dict[int, CommittedOffset]]:
-        """See `GroupMembership.committed`."""
+        """See `ClientMembership.committed`."""
         return asyncio.run_coroutine_threadsafe(self._read(membership, partitions, timeout_s), self._loop)
 
     def run(self, call: Callable[[float], None]) -> None:
@@ -281,7 +281,7 @@ class GroupClient(OfOneProcess):
 
     # The loop: the wheel ------------------------------------------------------------------------------------------
 
-    def _enter(self, membership: GroupMembership) -> None:
+    def _enter(self, membership: ClientMembership) -> None:
         self._memberships.add(membership)
         self._by_topic[membership.topic].add(membership)
         if self._timer is None:
@@ -310,12 +310,12 @@ class GroupClient(OfOneProcess):
         again = self._memberships and not self._is_closed
         self._timer = self._loop.call_at((last + 1) * WHEEL_S, self._turn_wheel) if again else None
 
-    def _tick(self, membership: GroupMembership, now_s: float) -> None:
+    def _tick(self, membership: ClientMembership, now_s: float) -> None:
         machine = membership.machine
         machine.beat_every(self.beat_times(is_alone=machine.is_alone))
         self.do(membership, machine.tick(now_s))
 
-    def do(self, membership: GroupMembership, actions: Iterable[GroupAction]) -> None:
+    def do(self, membership: ClientMembership, actions: Iterable[GroupAction]) -> None:
         """Does what a machine returned, and has the wheel look at it when something is due."""
         for action in actions:
             if isinstance(action, Send):
@@ -335,7 +335,7 @@ class GroupClient(OfOneProcess):
                 membership.slot = slot
                 self._wheel[slot].append(membership)
 
-    def _call(self, membership: GroupMembership, action: Assigned | Revoke | LostPartitions | JoinRefused) -> None:
+    def _call(self, membership: ClientMembership, action: Assigned | Revoke | LostPartitions | JoinRefused) -> None:
         callbacks = membership.callbacks
         try:
             if isinstance(action, Assigned):
@@ -351,7 +351,7 @@ class GroupClient(OfOneProcess):
         except Exception:  # an owner's fault, which must not end the other memberships
             _log.exception("group=%s the owner failed to take %s", membership.group_id, type(action).__name__)
 
-    def _end_commit(self, membership: GroupMembership, action: Committed) -> None:
+    def _end_commit(self, membership: ClientMembership, action: Committed) -> None:
         outcome = membership.commits.pop(action.number)
         what = f"commit of group {membership.group_id}"
         if action.error_code == ErrorCode.NONE:
@@ -365,7 +365,7 @@ class GroupClient(OfOneProcess):
         else:
             outcome.set_exception(translate_code(action.error_code, what, *_rights(membership)))
 
-    def _leave(self, membership: GroupMembership) -> None:
+    def _leave(self, membership: ClientMembership) -> None:
         self._memberships.discard(membership)
         self._brokers.forget_coordinator(membership.group_id)
         members = self._by_topic[membership.topic]
@@ -379,7 +379,7 @@ class GroupClient(OfOneProcess):
 
     # The loop: requests -------------------------------------------------------------------------------------------
 
-    def _send(self, membership: GroupMembership, action: Send) -> None:
+    def _send(self, membership: ClientMembership, action: Send) -> None:
         """A heartbeat takes no task where its connection is open: there are thousands a second."""
         request = action.request
         if isinstance(request, HeartbeatRequest):
@@ -399,7 +399,7 @@ class GroupClient(OfOneProcess):
         is_waiting = isinstance(action.request, JoinGroupRequest | SyncGroupRequest)
         return REVOKE_TIMEOUT_S + COMMIT_TIMEOUT_S if is_waiting else COMMIT_TIMEOUT_S
 
-    async def _send_when_open(self, membership: GroupMembership, action: Send) -> None:
+    async def _send_when_open(self, membership: ClientMembership, action: Send) -> None:
         group_id, request = membership.group_id, action.request
         try:
             node_id = await self._coordinator(group_id)
@@ -412,7 +412,7 @@ class GroupClient(OfOneProcess):
             _log.debug("group=%s %s was not sent: %s", group_id, type(request).__name__, failure)
             self._fail(membership, action, sent=False)
 
-    async def _send_join(self, node_id: int, membership: GroupMembership, action: Send) -> None:
+    async def _send_join(self, node_id: int, membership: ClientMembership, action: Send) -> None:
         """A request that may wait at the broker has a connection of its own, and is the only one there.
 
         It holds its turn for 0.1 s at most: two processes may wait for each other in many groups.
@@ -439,7 +439,7 @@ class GroupClient(OfOneProcess):
                 self._turns.release()
 
     def _send_on(
-        self, connection: BrokerConnection, membership: GroupMembership, action: Send
+        self, connection: BrokerConnection, membership: ClientMembership, action: Send
     ) -> asyncio.Future[Any] | None:
         try:
             response: asyncio.Future[Any] = connection.send(
@@ -453,7 +453,7 @@ class GroupClient(OfOneProcess):
         response.add_done_callback(lambda done: self._answered(membership, action, sent_s, done))
         return response
 
-    def _answered(self, membership: GroupMembership, action: Send, sent_s: float, done: asyncio.Future[Any]) -> None:
+    def _answered(self, membership: ClientMembership, action: Send, sent_s: float, done: asyncio.Future[Any]) -> None:
         if done.cancelled() or self._is_closed:
             return
         failure = done.exception()
@@ -466,12 +466,12 @@ class GroupClient(OfOneProcess):
             _log.debug("group=%s %s: %s", membership.group_id, type(action.request).__name__, failure)
             self._fail(membership, action, sent=True)
 
-    def _fail(self, membership: GroupMembership, action: Send, *, sent: bool) -> None:
+    def _fail(self, membership: ClientMembership, action: Send, *, sent: bool) -> None:
         if not self._is_closed:
             self.do(membership, membership.machine.failed(action.ticket, sent=sent, now_s=self._loop.time()))
 
     async def _read(
-        self, membership: GroupMembership, partitions: tuple[int, ...], timeout_s: float
+        self, membership: ClientMembership, partitions: tuple[int, ...], timeout_s: float
     ) -> dict[int, CommittedOffset]:
         """Settled offsets, as librdkafka reads them for a member with `isolation.level` read_committed (KIP-447)."""
         what = f"reading the offsets of group {membership.group_id}"
@@ -493,7 +493,7 @@ class GroupClient(OfOneProcess):
             pause_s = min(_RETRY_S, 2 * pause_s)
 
     async def _read_once(
-        self, membership: GroupMembership, request: OffsetFetchRequest, what: str
+        self, membership: ClientMembership, request: OffsetFetchRequest, what: str
     ) -> dict[int, CommittedOffset]:
         """The time-out is that of commits: an overdue response closes the connection, which other groups share."""
         node_id = await self._coordinator(membership.group_id)
@@ -595,11 +595,11 @@ class GroupClient(OfOneProcess):
         self._wheel.clear()
 
 
-def _rights(membership: GroupMembership) -> tuple[Right, Right]:
+def _rights(membership: ClientMembership) -> tuple[Right, Right]:
     return on_topic("Read", membership.topic), on_group("Read", membership.group_id)
 
 
-def _offsets(response: OffsetFetchResponse, membership: GroupMembership, what: str) -> dict[int, CommittedOffset]:
+def _offsets(response: OffsetFetchResponse, membership: ClientMembership, what: str) -> dict[int, CommittedOffset]:
     """Raises StoreError."""
     found: dict[int, CommittedOffset] = {}
     for group in response.groups:
