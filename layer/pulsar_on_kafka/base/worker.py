@@ -30,12 +30,27 @@ def check_threads() -> None:
     Raises:
         NotSupportedYet: gevent has replaced them by greenlets: one call that waits in librdkafka would stop them all.
     """
-    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
-    if patched is not None and (patched("threading") or patched("queue")):
+    if _gevent_replaced("threading", "queue"):
         raise NotSupportedYet(
             "gevent's monkey patching has replaced threads by greenlets: patch with"
             " monkey.patch_all(thread=False, queue=False), and make calls that wait in gevent's thread pool"
         )
+
+
+def check_event_loops() -> None:
+    """Call it before a thread begins an event loop of asyncio.
+
+    Raises:
+        NotSupportedYet: gevent has replaced what the loop waits with, and its replacement ends in a thread without
+            greenlets.
+    """
+    if _gevent_replaced("select", "selectors"):
+        raise NotSupportedYet("gevent's monkey patching has replaced `select`, with which asyncio waits")
+
+
+def _gevent_replaced(*modules: str) -> bool:
+    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
+    return patched is not None and any(map(patched, modules))
 
 
 @dataclass(frozen=True, slots=True)

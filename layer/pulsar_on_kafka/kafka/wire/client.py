@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.base.worker import aside, check_event_loops
 from pulsar_on_kafka.kafka.wire.brokers import KafkaBrokers, addresses
 from pulsar_on_kafka.kafka.wire.login import KafkaLogin
 
@@ -42,7 +43,8 @@ class WireClient(OfOneProcess):
         return str(self._options["client.id"])
 
     def check(self) -> None:
-        """Raises NotSupportedYet: an option about security has no counterpart outside of librdkafka."""
+        """Raises NotSupportedYet: an option about security has no counterpart outside of librdkafka, or gevent has
+        replaced what event loops wait with."""
         with self._lock:
             self._started()
 
@@ -57,7 +59,12 @@ class WireClient(OfOneProcess):
         """
         with self._lock:
             loop, brokers = self._started()
-            running = asyncio.run_coroutine_threadsafe(action(brokers), loop)
+            coroutine = action(brokers)
+            try:
+                running = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            except RuntimeError:  # the loop ended by a failure that its thread has logged
+                coroutine.close()
+                raise Closed(f"{what}: the client's thread has ended") from None
         try:
             return running.result(deadline.remaining_s())
         except CancelledError:
@@ -74,13 +81,15 @@ class WireClient(OfOneProcess):
             self._is_closed = True
             loop, thread, self._loop = self._loop, self._thread, None
         if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            with suppress(RuntimeError):  # it ended by a failure
+                loop.call_soon_threadsafe(loop.stop)
             if thread is not threading.current_thread():
                 thread.join(deadline.remaining_s())
 
     def _started(self) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
         if self._is_closed:
             raise Closed("the client is closed")
+        check_event_loops()
         if self._loop is None or self._brokers is None:
             login = KafkaLogin(self._options)
             connect_ms = int(self._options.get(_CONNECT_TIMEOUT_MS, _DEFAULT_CONNECT_TIMEOUT_MS))
