@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Message
 
@@ -21,8 +22,10 @@ _INBOX = f"{_SUBSCRIPTIONS}records.consumer_inbox"
 _PAYLOAD = b"the followed record"
 
 
-def holds(value: Any, depth: int = 3) -> bool:
-    """Whether an argument is the followed record, or has it among its items or its `records`."""
+def holds(value: Any, depth: int = 4) -> bool:
+    """Whether an argument is the followed record, or has it among its items, its fields or its `records`."""
+    if depth and isinstance(value, msgspec.Struct):
+        return holds(msgspec.structs.astuple(value), depth - 1)
     if depth and isinstance(value, list | tuple | dict):
         items = value.values() if isinstance(value, dict) else value
         return any(holds(item, depth - 1) for item in items)
