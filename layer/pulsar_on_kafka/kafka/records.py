@@ -93,6 +93,12 @@ class CommittedOffset(NamedTuple):
     metadata: str
 
 
+def commit_metadata(stored: str | None) -> str:
+    """The committer's metadata. confluent-kafka also stores the zero byte that ends a string in C, and leaves it out
+    when it reads."""
+    return (stored or "").removesuffix("\0")
+
+
 class TopicDescription(NamedTuple):
     """A Kafka topic as the cluster knows it now."""
 

@@ -53,7 +53,7 @@ def decode_subscription(metadata: bytes) -> MemberSubscription:
     reader = FieldReader(metadata, "a member's subscription")
     version = reader.int16()
     topics = tuple([reader.string() for _ in reader.array(2)])
-    user_data = _nullable_sized(reader)
+    user_data = reader.nullable_sized()  # null as the Java client writes it without user data
     owned = _read_topic_partitions(reader) if version >= 1 else ()
     generation = reader.int32() if version >= 2 else _generation_of(user_data)
     return MemberSubscription(topics, owned, generation)
@@ -99,11 +99,3 @@ def _read_topic_partitions(reader: FieldReader) -> TopicPartitions:
         topic = reader.string()
         found += [(topic, reader.int32()) for _ in reader.array(4)]
     return tuple(found)
-
-
-def _nullable_sized(reader: FieldReader) -> bytes:
-    """Bytes behind their length; none where they are null, as the Java client writes them without user data."""
-    length = reader.int32()
-    if length < -1:
-        raise CorruptRecord(f"{reader.what} has a field of length {length}, expected -1 or more")
-    return reader.take(max(0, length))

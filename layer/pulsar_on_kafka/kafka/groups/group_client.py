@@ -38,7 +38,7 @@ from pulsar_on_kafka.kafka.groups.membership_machine import (
     Revoke,
     Send,
 )
-from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.records import CommittedOffset, commit_metadata
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 from pulsar_on_kafka.kafka.wire.brokers import GROUPS_A_REQUEST, ConnectionLane, KafkaBrokers, in_parts
 from pulsar_on_kafka.kafka.wire.client import WireClient
@@ -71,8 +71,6 @@ _LOOK_UP_AFTER_S: Final = 0.01
 _LOOK_UP_TIMEOUT_S: Final = 10.0
 _RETRY_S: Final = 1.0
 _LEAVE_TIMEOUT_S: Final = 5.0
-_ZERO_OF_C: Final = "\0"
-"""confluent-kafka sends the zero byte that ends a string in C as part of a commit's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,9 +494,11 @@ class GroupClient(OfOneProcess):
         self, membership: ClientMembership, request: OffsetFetchRequest, what: str
     ) -> dict[int, CommittedOffset]:
         """The time-out is that of commits: an overdue response closes the connection, which other groups share."""
-        node_id = await self._coordinator(membership.group_id)
-        connection = await self._brokers.connection(node_id, ConnectionLane.COMMITS, membership.group_id)
-        return _offsets(await connection.send(request, membership.client_id, COMMIT_TIMEOUT_S), membership, what)
+        await self._coordinator(membership.group_id)  # together with those of other groups
+        response = await self._brokers.send_to_coordinator(
+            membership.group_id, ConnectionLane.COMMITS, request, membership.client_id, COMMIT_TIMEOUT_S
+        )
+        return _offsets(response, membership, what)
 
     # The loop: the cluster ----------------------------------------------------------------------------------------
 
@@ -612,6 +612,5 @@ def _offsets(response: OffsetFetchResponse, membership: ClientMembership, what: 
                         each.error_code, f"{what}, partition {each.partition_index}", *_rights(membership)
                     )
                 if each.committed_offset >= 0:
-                    metadata = (each.metadata or "").removesuffix(_ZERO_OF_C)
-                    found[each.partition_index] = CommittedOffset(each.committed_offset, metadata)
+                    found[each.partition_index] = CommittedOffset(each.committed_offset, commit_metadata(each.metadata))
     return found

@@ -7,17 +7,19 @@ Kafka's group coordinator; unknown versions are ignored.
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.kafka.groups.consumer_protocol import decode_assignment
-from pulsar_on_kafka.kafka.records import GroupMember
+from pulsar_on_kafka.kafka.records import GroupMember, commit_metadata
+from pulsar_on_kafka.kafka.wire.fields import FieldReader
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _FLEXIBLE: Final = 4
 """The version of both values from which on lengths are varints, and tagged fields may follow."""
 _LAST: Final = 4
+_MIN_MEMBER_BYTES: Final = 15
+"""A member whose strings and byte fields are empty, in a flexible version. Other versions need more."""
 
 
 class CommitPlace(NamedTuple):
@@ -42,78 +44,50 @@ class MembersOf(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Bytes:
-    """A cursor over a record, `at` in a list because it moves."""
+class _ValueReader(FieldReader):
+    """Reads a value, whose fields are compact in flexible versions. A null string is empty."""
 
-    data: bytes
-    at: list[int]
-    flexible: bool = False
+    __slots__ = ("flexible",)
 
-    def take(self, form: str) -> Any:
-        (value,) = struct.unpack_from(form, self.data, self.at[0])
-        self.at[0] += struct.calcsize(form)
-        return value
+    def __init__(self, data: bytes, what: str) -> None:
+        super().__init__(data, what)
+        self.flexible = False
 
-    def raw(self, length: int) -> bytes:
-        start = self.at[0]
-        if length < 0 or start + length > len(self.data):
-            raise ValueError(f"{length} bytes at {start} of {len(self.data)}")
-        self.at[0] = start + length
-        return self.data[start : start + length]
-
-    def count(self, form: str = ">i") -> int:
-        """A length, -1 for null."""
-        if not self.flexible:
-            return int(self.take(form))
-        value = shift = 0
-        while True:
-            byte = self.raw(1)[0]
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value - 1
-
-    def text(self) -> str:
-        return self.raw(max(0, self.count(">h"))).decode("utf-8")
+    def string_or_empty(self) -> str:
+        return (self.compact_nullable_string() if self.flexible else self.nullable_string()) or ""
 
     def blob(self) -> bytes:
-        return self.raw(max(0, self.count()))
+        return bytes(self.compact_view()) if self.flexible else self.nullable_sized()
 
-    def skip_tags(self) -> None:
-        """Skips the tags of a flexible version: fields that a later Kafka added."""
-        if self.flexible:
-            for _ in range(self.count() + 1):
-                self.count()
-                self.raw(self.count() + 1)
+    def items(self, min_bytes_each: int) -> range:
+        return self.compact_array(min_bytes_each) if self.flexible else self.nullable_array(min_bytes_each)
 
 
 def decode_group_key(key: bytes) -> CommitPlace | MembersOf | None:
     """None for a record of another kind. Raises ValueError for bytes that cannot be read."""
     try:
-        reader = _Bytes(key, [0])
-        version = reader.take(">h")
+        reader = FieldReader(key, "the key")
+        version = reader.int16()
         if version in (0, 1):
-            return CommitPlace(reader.text(), reader.text(), int(reader.take(">i")))
-        return MembersOf(reader.text()) if version == 2 else None
-    except struct.error as error:
+            return CommitPlace(reader.string(), reader.string(), reader.int32())
+        return MembersOf(reader.string()) if version == 2 else None
+    except CorruptRecord as error:
         raise ValueError(f"a key of {OFFSETS_TOPIC} is cut off: {error}") from error
 
 
 def decode_commit(value: bytes) -> GroupCommit | None:
     """None for a version that is not known. Raises ValueError for bytes that cannot be read."""
     try:
-        reader = _Bytes(value, [0])
-        version = reader.take(">h")
+        reader = _ValueReader(value, "the value")
+        version = reader.int16()
         if version > _LAST:
             return None
-        reader = _Bytes(value, reader.at, version >= _FLEXIBLE)
-        offset = int(reader.take(">q"))
+        reader.flexible = version >= _FLEXIBLE
+        offset = reader.int64()
         if version >= 3:
-            reader.take(">i")  # the leader's epoch
-        # confluent-kafka sends the zero byte that ends a string in C as part of it, and leaves it out when it reads.
-        return GroupCommit(offset, reader.text().removesuffix("\0"), int(reader.take(">q")))
-    except struct.error as error:
+            reader.int32()  # the leader's epoch
+        return GroupCommit(offset, commit_metadata(reader.string_or_empty()), reader.int64())
+    except CorruptRecord as error:
         raise ValueError(f"a commit in {OFFSETS_TOPIC} is cut off: {error}") from error
 
 
@@ -121,31 +95,32 @@ def decode_members(value: bytes) -> tuple[GroupMember, ...] | None:
     """The members of a group of the classic protocol, with what is assigned to them. None and ValueError as
     `decode_commit`."""
     try:
-        reader = _Bytes(value, [0])
-        version = reader.take(">h")
+        reader = _ValueReader(value, "the value")
+        version = reader.int16()
         if version > _LAST:
             return None
-        reader = _Bytes(value, reader.at, version >= _FLEXIBLE)
-        reader.text()  # the protocol's type
-        reader.take(">i")  # generation
-        reader.text()  # protocol
-        reader.text()  # leader
+        reader.flexible = version >= _FLEXIBLE
+        reader.string_or_empty()  # the protocol's type
+        reader.int32()  # generation
+        reader.string_or_empty()  # protocol
+        reader.string_or_empty()  # leader
         if version >= 2:
-            reader.take(">q")  # since when the group is in its state
-        return tuple(_member(reader, version) for _ in range(max(0, reader.count())))
-    except struct.error as error:
+            reader.int64()  # since when the group is in its state
+        return tuple(_member(reader, version) for _ in reader.items(_MIN_MEMBER_BYTES))
+    except CorruptRecord as error:
         raise ValueError(f"a group in {OFFSETS_TOPIC} is cut off: {error}") from error
 
 
-def _member(reader: _Bytes, version: int) -> GroupMember:
-    member_id = reader.text()
+def _member(reader: _ValueReader, version: int) -> GroupMember:
+    member_id = reader.string_or_empty()
     if version >= 3:
-        reader.text()  # the static member's name
-    client_id, host = reader.text(), reader.text()
+        reader.string_or_empty()  # the static member's name
+    client_id, host = reader.string_or_empty(), reader.string_or_empty()
     if version >= 1:
-        reader.take(">i")  # time for a rebalance
-    reader.take(">i")  # time of a session
+        reader.int32()  # time for a rebalance
+    reader.int32()  # time of a session
     reader.blob()  # what it subscribed to
     assigned = decode_assignment(reader.blob())
-    reader.skip_tags()
+    if reader.flexible:
+        reader.skip_tagged()
     return GroupMember(member_id, client_id, host, assigned)

@@ -25,6 +25,7 @@ int16: Final = Struct(">h").pack
 int32: Final = Struct(">i").pack
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
 THROTTLE_AND_ERROR: Final = Struct(">ih")
 
 Response_co = TypeVar("Response_co", covariant=True)
@@ -113,6 +114,10 @@ class FieldReader(ByteReader):
         number: int = self.numbers(INT32)[0]
         return number
 
+    def int64(self) -> int:
+        number: int = self.numbers(INT64)[0]
+        return number
+
     def flag(self) -> bool:
         return self.take(1) != b"\0"
 
@@ -127,9 +132,19 @@ class FieldReader(ByteReader):
         """Bytes behind their length."""
         return self.take(self._length(self.int32(), "field"))
 
+    def nullable_sized(self) -> bytes:
+        """Bytes behind their length; none where they are null."""
+        length = self.int32()
+        return b"" if length == -1 else self.take(self._length(length, "field"))
+
     def array(self, min_bytes_each: int) -> range:
         """The numbers of an array's items, each of which has so many bytes at least."""
         return self._items(self._length(self.int32(), "array"), min_bytes_each)
+
+    def nullable_array(self, min_bytes_each: int) -> range:
+        """The same, where a null array counts as empty."""
+        count = self.int32()
+        return range(0) if count == -1 else self._items(self._length(count, "array"), min_bytes_each)
 
     def compact_string(self) -> str:
         length = self.varint() - 1
