@@ -51,6 +51,8 @@ _FOREIGN: Final = b"0:0:"
 _BATCH_FORM: Final = b"%d" % PayloadFormat.PULSAR_BATCH
 _FORMS: Final = (_BATCH_FORM, b"%d" % PayloadFormat.PULSAR_MESSAGE)
 _CODECS: Final = {each.name.encode(): b"\x40%c" % each for each in Codec}
+_VERSION_TAG: Final = b"\x82\x01\x08"
+"""The tag and the length of a schema version of eight bytes."""
 _VERSION_START: Final = 1
 _VERSION_END: Final = _VERSION_START + SCHEMA_VERSION_BYTES
 
@@ -122,7 +124,7 @@ class MessageFrames:
             if type(headers) is bytes and headers[:1] == ALONE:
                 producer = headers[1:]
             elif type(headers) is bytes and headers[:1] == VERSION and len(headers) > _VERSION_END:
-                producer, after = headers[_VERSION_END:], b"\x82\x01\x08" + headers[_VERSION_START:_VERSION_END]
+                producer, after = headers[_VERSION_END:], _VERSION_TAG + headers[_VERSION_START:_VERSION_END]
             else:
                 producer, common, before = _split_headers(headers)
             number, _, rest = producer.partition(b":")
@@ -232,7 +234,7 @@ def _key_fields(key: bytes | None) -> tuple[bytes, bytes]:
 def _schema_version(version: bytes | None) -> bytes:
     if version is None or len(version) != SCHEMA_VERSION_BYTES:
         raise _Uncommon
-    return b"\x82\x01\x08" + version
+    return _VERSION_TAG + version
 
 
 def _payload_form(common: _Headers, size: int) -> tuple[bytes, int, int]:

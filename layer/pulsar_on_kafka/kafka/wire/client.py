@@ -89,8 +89,8 @@ class WireClient(OfOneProcess):
     def _started(self) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
         if self._is_closed:
             raise Closed("the client is closed")
-        check_event_loops()
         if self._loop is None or self._brokers is None:
+            check_event_loops()
             login = KafkaLogin(self._options)
             connect_ms = int(self._options.get(_CONNECT_TIMEOUT_MS, _DEFAULT_CONNECT_TIMEOUT_MS))
             where = addresses(str(self._options["bootstrap.servers"]))

@@ -23,7 +23,7 @@ from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadComm
 from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Event, Failed, Gone, OutOfRange, Records
 
-MAX_BATCH: Final = 1000
+_MAX_BATCH: Final = 1000
 """Records that one step takes, of about 4 MiB at most."""
 _GROWTH: Final = 10
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -119,7 +119,7 @@ class PartitionReader:
                     self._on_failure(event)
         if came:
             affordable = min(_BATCH_BYTES * came // max(1, size), self.affordable * _GROWTH)
-            self.affordable = max(1, min(MAX_BATCH, affordable))
+            self.affordable = max(1, min(_MAX_BATCH, affordable))
         if self._unreadable is not None:
             reason, self._unreadable = self._unreadable, None
             raise reason
