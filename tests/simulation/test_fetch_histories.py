@@ -82,9 +82,11 @@ class History:
         """Everything that is due, as a loop does it between two things that happen."""
         topics = self.sessions.topics_to_look_up(self.now_s)
         if topics and (not self.fails or self.rng.random() < 0.9):
-            self.take(self.sessions.learn(self.cluster.metadata(topics), self.now_s))
+            self.take(self.sessions.learn(self.cluster.metadata(topics).topics, self.now_s))
             for reader in self.readers.values():
                 reader.is_known = reader.is_known or reader.where.topic in topics
+        elif topics:
+            self.sessions.look_up_failed()
         for session, request in self.sessions.requests(self.now_s):
             assert session not in self.pending
             assert len(session.watches) <= fetch_session.MAX_PARTITIONS
@@ -141,6 +143,8 @@ class History:
                 assert isinstance(each.event, EndOfLog), each
 
     def leave(self, reader: Reader) -> None:
+        """Gives back what the reader holds."""
+        self.sessions.forget(reader.number)
         for fetched in self.readers.pop(reader.number).waiting:
             self.sessions.hand_out(reader.number, len(fetched.data))
 
@@ -169,7 +173,6 @@ class History:
         elif drawn < 0.58:
             self.switch(reader)
         elif drawn < 0.6:
-            self.sessions.forget(reader.number)
             self.leave(reader)
         elif drawn < 0.63:
             log.move(self.rng.choice(NODES))
@@ -184,7 +187,6 @@ class History:
     def create_again(self, topic: str) -> None:
         for reader in [*self.readers.values()]:
             if reader.where.topic == topic and not reader.is_known:
-                self.sessions.forget(reader.number)
                 self.leave(reader)
         self.cluster.create(topic, 3)
 

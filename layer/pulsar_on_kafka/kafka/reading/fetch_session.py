@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from pulsar_on_kafka.kafka.reading.events import KafkaPartition
+from pulsar_on_kafka.kafka.reading.events import KafkaPartition, Stopped
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.fetch_messages import (
     FINAL_EPOCH,
@@ -76,8 +76,11 @@ class Watch:
     """A response of a session of new partitions had this watch: it may move to a quiet session."""
     is_stopped: bool = False
     """Its position is not in the log. A seek continues."""
+    ended: Stopped | None = None
+    """The event after which nothing is fetched any more."""
     unknown_since_s: float | None = None
     retry_s: float = 0.0
+    """The time before which nothing is fetched; 0.0 without one."""
     session: FetchSession | None = None
 
     @property
@@ -85,7 +88,12 @@ class Watch:
         return self.topic_id or b"", self.where.partition
 
     def wants_records(self) -> bool:
-        return self.held_bytes < self.window_bytes and not self.is_stopped
+        """Whether the watch stays in its session."""
+        return self.held_bytes < self.window_bytes and not self.is_stopped and self.ended is None
+
+    def is_to_begin(self) -> bool:
+        """Whether a watch without a session gets one: half of its window is free, so that no fetch is for few bytes."""
+        return self.wants_records() and self.held_bytes <= self.window_bytes // 2
 
 
 class _Sent(NamedTuple):

@@ -6,8 +6,10 @@ The caller sends the requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -19,7 +21,7 @@ from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, Forbidden, Go
 from pulsar_on_kafka.kafka.reading.fetch_session import MAX_PARTITIONS, SESSION_ERRORS, FetchKind, FetchSession, Watch
 from pulsar_on_kafka.kafka.reading.record_batches import end_of
 from pulsar_on_kafka.kafka.rights import on_topic
-from pulsar_on_kafka.kafka.wire.cluster_messages import MetadataResponse, PartitionMetadata, TopicMetadata
+from pulsar_on_kafka.kafka.wire.cluster_messages import NO_TOPIC_ID, PartitionMetadata, TopicMetadata
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode, is_retriable
 from pulsar_on_kafka.kafka.wire.fetch_messages import AbortedRange, FetchedPartition, FetchRequest, FetchResponse
 from pulsar_on_kafka.kafka.wire.offset_messages import READ_COMMITTED, READ_UNCOMMITTED
@@ -68,8 +70,8 @@ class Fetched(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """An event other than records. After `Stopped` events the watch is forgotten; after `OutOfRange` a seek continues
-    it; after others fetching is retried."""
+    """An event other than records. After `Stopped` events nothing more is fetched; after `OutOfRange` a seek continues;
+    after others fetching is retried."""
 
     number: int
     generation: int
@@ -86,29 +88,34 @@ class _Group:
     new: FetchSession
     quiet: list[FetchSession] = field(default_factory=list)
     busy: list[FetchSession] = field(default_factory=list)
-
-    def sessions(self) -> Iterator[FetchSession]:
-        yield self.new
-        yield from self.quiet
-        yield from self.busy
+    with_room: dict[FetchSession, None] = field(default_factory=dict)
+    """The quiet sessions that have fewer partitions than the maximum."""
 
 
 class FetchSessions:
     """Sends requests with `requests`, and takes each response with `answered` or `failed`.
 
-    Memory: `budget_bytes` for all bytes that are under way, or fetched and not handed out, and one batch of records
-    for each request under way, because Kafka returns a first batch whatever its size.
+    No call loops over all watches: a change of one costs the same however many there are. Memory: `budget_bytes` for
+    all bytes that are under way, or fetched and not handed out, and one batch of records for each request under way,
+    because Kafka returns a first batch whatever its size.
     """
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
         self._budget_bytes = budget_bytes
         self._watches: dict[int, Watch] = {}
         self._topics: dict[str, dict[int, Watch]] = {}
-        self._unplaced: dict[int, Watch] = {}
-        """Watches to be fetched that are in no session."""
+        self._ready: dict[int, Watch] = {}
+        """Watches to be fetched that are in no session, with a known leader."""
+        self._retries: list[tuple[float, int]] = []
+        """Times and numbers of watches that are fetched later: a heap."""
         self._lookups: dict[str, float] = {}
         """Topics whose leaders are unknown, and the time of the next request for them."""
+        self._lookup_times: list[tuple[float, str]] = []
+        """The same as a heap, with some times that are out of date."""
+        self._is_looking_up = False
         self._groups: dict[tuple[int, int], _Group] = {}
+        self._idle: dict[FetchSession, None] = {}
+        """Sessions that have partitions, and no request under way."""
         self._reserved_bytes = 0
         self.ended: list[FetchSession] = []
         """Sessions whose connections can be closed; the caller clears the list."""
@@ -116,6 +123,11 @@ class FetchSessions:
         """The bytes that were fetched and not handed out."""
         self.is_budget_reached = False
         """Whether the latest requests were withheld because of the budget."""
+
+    @property
+    def session_count(self) -> int:
+        """The number of sessions, with those that wait for a first partition."""
+        return sum(1 + len(group.quiet) + len(group.busy) for group in self._groups.values())
 
     # Watches ------------------------------------------------------------------------------------------------------
 
@@ -135,18 +147,19 @@ class FetchSessions:
         watch = Watch(number, where, isolation_level, generation, position, window_bytes)
         self._watches[number] = watch
         self._topics.setdefault(where.topic, {})[number] = watch
-        self._lookups.setdefault(where.topic, 0.0)
-        self._place_later(watch)
+        self._look_up(where.topic, 0.0)
 
     def forget(self, number: int) -> None:
-        """Ends a watch, unless it ended."""
+        """Ends a watch, and hands out what it holds. A second call does nothing."""
         watch = self._watches.pop(number, None)
-        if watch is None:
-            return
-        self._take_out(watch)
-        others = self._topics[watch.where.topic]
-        del others[number]
-        if not others:
+        if watch is not None:
+            self.held_bytes -= watch.held_bytes
+            self._take_out(watch)
+            self._leave_topic(watch)
+
+    def _leave_topic(self, watch: Watch) -> None:
+        others = self._topics.get(watch.where.topic)
+        if others is not None and others.pop(watch.number, None) is not None and not others:
             del self._topics[watch.where.topic]
             self._lookups.pop(watch.where.topic, None)
 
@@ -158,20 +171,23 @@ class FetchSessions:
             self._place_or_take_out(watch)
 
     def hand_out(self, number: int, size: int) -> None:
-        """Frees so many bytes of the watch's window and of the budget. Each `Fetched` is handed out once, also one that
-        a seek or the end of the watch made useless."""
-        self.held_bytes -= size
+        """Frees so many bytes of the watch's window and of the budget; nothing once the watch is forgotten. Each
+        `Fetched` is handed out once, also one that a seek made useless."""
         watch = self._watches.get(number)
         if watch is not None:
+            self.held_bytes -= size
             watch.held_bytes -= size
             self._place_or_take_out(watch)
 
-    def seek(self, number: int, generation: int, position: int) -> None:
-        """Continues a watch at another position. What is under way for it is dropped."""
+    def seek(self, number: int, generation: int, position: int) -> list[FetchEvent]:
+        """Continues a watch at another position. What is under way for it is dropped. Where a `Stopped` event ended the
+        watch, returns it for this generation."""
         watch = self._watches.get(number)
         if watch is None:
-            return
+            return []
         watch.generation, watch.position = generation, position
+        if watch.ended is not None:
+            return [Reported(number, generation, watch.ended)]
         watch.fetched_epoch = watch.end_reported = -1
         watch.is_stopped = watch.is_busy = False
         watch.retry_s = 0.0
@@ -180,16 +196,27 @@ class FetchSessions:
             self._place_later(watch)
         else:
             watch.session.change(watch)
+        return []
 
     def known_end(self, number: int) -> int:
         """The high watermark of the last response; -1 before the first."""
         watch = self._watches.get(number)
         return -1 if watch is None else watch.known_end
 
+    def _put(self, session: FetchSession, watch: Watch) -> None:
+        session.add(watch)
+        if not session.in_flight:
+            self._idle[session] = None
+        if session.kind is FetchKind.QUIET and len(session.watches) >= MAX_PARTITIONS:
+            del self._group(session.node_id, session.isolation_level).with_room[session]
+
     def _take_out(self, watch: Watch) -> None:
-        self._unplaced.pop(watch.number, None)
-        if watch.session is not None:
-            watch.session.remove(watch)
+        self._ready.pop(watch.number, None)
+        session = watch.session
+        if session is not None:
+            session.remove(watch)
+            if session.kind is FetchKind.QUIET:
+                self._group(session.node_id, session.isolation_level).with_room[session] = None
 
     def _place_or_take_out(self, watch: Watch) -> None:
         if watch.wants_records():
@@ -198,27 +225,44 @@ class FetchSessions:
             self._take_out(watch)
 
     def _place_later(self, watch: Watch) -> None:
-        if watch.session is None and watch.wants_records():
-            self._unplaced[watch.number] = watch
+        """Has `requests` place the watch, unless `learn` or the time of its retry does so."""
+        if watch.session is None and not watch.needs_leader and not watch.retry_s and watch.is_to_begin():
+            self._ready[watch.number] = watch
 
     # Leaders ------------------------------------------------------------------------------------------------------
 
     def topics_to_look_up(self, now_s: float) -> tuple[str, ...]:
-        """Topics whose metadata is to be requested now, for `learn`; they are returned again until that helps."""
-        due = [topic for topic, due_s in self._lookups.items() if due_s <= now_s][:MAX_TOPICS]
-        for topic in due:
+        """Topics whose metadata is to be requested now, for `learn`, or `look_up_failed`. Until either, none."""
+        due: list[str] = []
+        while not self._is_looking_up and len(due) < MAX_TOPICS and self._next_lookup_s() <= now_s:
+            topic = heappop(self._lookup_times)[1]
             self._lookups[topic] = now_s + _LOOKUP_INTERVAL_S
+            due.append(topic)
+        for topic in due:
+            heappush(self._lookup_times, (self._lookups[topic], topic))
+        self._is_looking_up = self._is_looking_up or bool(due)
         return tuple(due)
 
-    def look_up(self, topics: Iterable[str]) -> None:
-        """Requests the metadata of topics that are watched anew."""
-        for topic in topics:
-            if topic in self._topics:
-                self._lookups.setdefault(topic, 0.0)
+    def _next_lookup_s(self) -> float:
+        times = self._lookup_times
+        while times and self._lookups.get(times[0][1]) != times[0][0]:
+            heappop(times)
+        return times[0][0] if times else math.inf
 
-    def learn(self, response: MetadataResponse, now_s: float) -> list[FetchEvent]:
+    def _look_up(self, topic: str, at_s: float) -> None:
+        if topic not in self._lookups:
+            self._lookups[topic] = at_s
+            heappush(self._lookup_times, (at_s, topic))
+
+    def look_up_failed(self) -> None:
+        """No response came. The topics are looked up again."""
+        self._is_looking_up = False
+
+    def learn(self, topics: Iterable[TopicMetadata], now_s: float) -> list[FetchEvent]:
+        """Takes the metadata of topics that were to be looked up."""
+        self._is_looking_up = False
         events: list[FetchEvent] = []
-        for topic in response.topics:
+        for topic in topics:
             watches = self._topics.get(topic.name or "")
             if watches is None:
                 continue
@@ -257,16 +301,22 @@ class FetchSessions:
             return True
         if found is None or found.leader_id < 0 or found.leader_epoch < watch.leader_epoch:
             return False
+        if topic.topic_id == NO_TOPIC_ID:
+            no_id = NotSupportedYet(f"reading {watch.where}: its cluster gives topics no ids, which Fetch needs")
+            self._end(watch, Stopped(watch.where, no_id), events)
+            return True
         watch.unknown_since_s, watch.needs_leader = None, False
         moved = watch.leader != found.leader_id or watch.leader_epoch != found.leader_epoch
         watch.topic_id, watch.leader, watch.leader_epoch = topic.topic_id, found.leader_id, found.leader_epoch
         if moved and watch.session is not None:
             self._take_out(watch)
-            self._place_later(watch)
+        self._place_later(watch)
         return True
 
-    def _end(self, watch: Watch, event: Failed, events: list[FetchEvent]) -> None:
-        self.forget(watch.number)
+    def _end(self, watch: Watch, event: Stopped, events: list[FetchEvent]) -> None:
+        watch.ended = event
+        self._take_out(watch)
+        self._leave_topic(watch)
         events.append(Reported(watch.number, watch.generation, event))
 
     # Requests -----------------------------------------------------------------------------------------------------
@@ -274,14 +324,12 @@ class FetchSessions:
     def requests(self, now_s: float) -> list[tuple[FetchSession, FetchRequest]]:
         """The requests to send now, each on a connection of its session: a broker reads the next request of a
         connection only after the response to the one before."""
+        while self._next_retry_s() <= now_s:
+            watch = self._watches[heappop(self._retries)[1]]
+            watch.retry_s = 0.0
+            self._place_later(watch)
         self._place(now_s)
-        due = [
-            session
-            for group in self._groups.values()
-            for session in group.sessions()
-            if session.watches and not session.in_flight and session.due_s <= now_s
-            if session.kind is not FetchKind.QUIET or not _is_held(group, session, now_s)
-        ]
+        due = [session for session in [*self._idle] if self._is_due(session, now_s)]
         due.sort(key=attrgetter("due_s"))
         ready: list[tuple[FetchSession, FetchRequest]] = []
         self.is_budget_reached = False
@@ -292,19 +340,54 @@ class FetchSessions:
                 break
             max_bytes = min(free, self._max_bytes(session.kind))
             self._reserved_bytes += max_bytes
+            del self._idle[session]
             ready.append((session, session.request(max_bytes)))
         return ready
 
     def due_s(self, now_s: float) -> float | None:
         """The time of the next call of `requests` and `topics_to_look_up` if nothing happens before."""
-        times = list(self._lookups.values())
-        times += [watch.retry_s for watch in self._unplaced.values() if watch.retry_s > now_s]
-        for group in self._groups.values():
-            for session in group.sessions():
-                if not session.in_flight and session.watches and not self.is_budget_reached:
-                    held_s = 0.0 if session.held_since_s is None else session.held_since_s + _HOLD_S
-                    times.append(max(session.due_s, held_s))
-        return min(times, default=None)
+        if self._ready:
+            return now_s
+        first_s = min(self._next_retry_s(), math.inf if self._is_looking_up else self._next_lookup_s())
+        if not self.is_budget_reached:
+            for session in self._idle:
+                held_s = 0.0 if session.held_since_s is None else session.held_since_s + _HOLD_S
+                first_s = min(first_s, max(session.due_s, held_s))
+        return None if first_s == math.inf else first_s
+
+    def _next_retry_s(self) -> float:
+        retries = self._retries
+        while retries:
+            retry_s, number = retries[0]
+            watch = self._watches.get(number)
+            if watch is not None and watch.retry_s == retry_s:
+                return retry_s
+            heappop(retries)
+        return math.inf
+
+    def _is_due(self, session: FetchSession, now_s: float) -> bool:
+        if not session.watches:
+            del self._idle[session]
+            self._end_if_useless(session)
+            return False
+        if session.due_s > now_s:
+            return False
+        return session.kind is not FetchKind.QUIET or not self._is_held(session, now_s)
+
+    def _is_held(self, session: FetchSession, now_s: float) -> bool:
+        """Whether the next request of a quiet session waits until partitions of the new ones can be added to it."""
+        group = self._group(session.node_id, session.isolation_level)
+        new = group.new
+        if (
+            not new.in_flight
+            or session not in group.with_room
+            or not any(each.is_settled and session.has_room(each.key) for each in new.watches.values())
+        ):
+            session.held_since_s = None
+            return False
+        if session.held_since_s is None:
+            session.held_since_s = now_s
+        return now_s - session.held_since_s < _HOLD_S
 
     def _max_bytes(self, kind: FetchKind) -> int:
         """Sessions that wait take half of the budget together, so that the busy ones have the other half."""
@@ -314,18 +397,17 @@ class FetchSessions:
         return min(_QUIET_BYTES, max(_MIN_RESPONSE_BYTES, self._budget_bytes // 2 // count))
 
     def _place(self, now_s: float) -> None:
-        for watch in list(self._unplaced.values()):
-            if not watch.needs_leader and watch.retry_s <= now_s:
-                del self._unplaced[watch.number]
-                self._session_for(watch, self._group(watch.leader, watch.isolation_level)).add(watch)
+        ready, self._ready = self._ready, {}
+        for watch in ready.values():
+            group = self._group(watch.leader, watch.isolation_level)
+            self._put(self._session_for(watch, group, now_s), watch)
         for group in self._groups.values():
-            if not group.new.in_flight:
+            if group.new.watches and not group.new.in_flight:
                 for watch in [each for each in group.new.watches.values() if each.is_settled]:
-                    room = [session for session in group.quiet if session.has_room(watch.key)]
-                    idle = [session for session in room if not session.in_flight]
-                    if idle or not room:
-                        group.new.remove(watch)
-                        (idle[0] if idle else _added(group.quiet, watch, FetchKind.QUIET)).add(watch)
+                    session = self._quiet_session_for(watch, group, now_s)
+                    if session is not None:
+                        self._take_out(watch)
+                        self._put(session, watch)
 
     def _group(self, node_id: int, isolation_level: int) -> _Group:
         key = node_id, isolation_level
@@ -333,17 +415,24 @@ class FetchSessions:
             self._groups[key] = _Group(FetchSession(node_id, isolation_level, FetchKind.NEW))
         return self._groups[key]
 
-    def _session_for(self, watch: Watch, group: _Group) -> FetchSession:
+    def _session_for(self, watch: Watch, group: _Group, now_s: float) -> FetchSession:
         if watch.is_busy:
             with_room = (session for session in group.busy if session.has_room(watch.key))
-            return next(with_room, None) or _added(group.busy, watch, FetchKind.BUSY)
-        room = [session for session in reversed(group.quiet) if session.has_room(watch.key)]
-        idle = next((session for session in room if not session.in_flight), None)
-        if idle is not None:
-            return idle
-        if room and group.new.has_room(watch.key):
-            return group.new
-        return _added(group.quiet, watch, FetchKind.QUIET)
+            return next(with_room, None) or _added(group.busy, watch, FetchKind.BUSY, now_s)
+        quiet = self._quiet_session_for(watch, group, now_s)
+        if quiet is not None:
+            return quiet
+        return group.new if group.new.has_room(watch.key) else _added_quiet(group, watch, now_s)
+
+    def _quiet_session_for(self, watch: Watch, group: _Group, now_s: float) -> FetchSession | None:
+        """A session without a request under way; None if there are only others with room for the watch."""
+        key = watch.key
+        for session in self._idle:
+            if session in group.with_room and session.has_room(key):
+                return session
+        if any(session.has_room(key) for session in group.with_room):
+            return None
+        return _added_quiet(group, watch, now_s)
 
     # Responses ----------------------------------------------------------------------------------------------------
 
@@ -352,12 +441,15 @@ class FetchSessions:
         self._reserved_bytes -= session.reserved_bytes
         session.lose()
         session.due_s = now_s + _RETRY_INTERVAL_S
-        self.look_up({watch.where.topic for watch in session.watches.values()})
+        self._idle[session] = None
+        for watch in session.watches.values():
+            self._look_up(watch.where.topic, now_s)
 
     def answered(self, session: FetchSession, response: FetchResponse, now_s: float) -> list[FetchEvent]:
         events: list[FetchEvent] = []
         self._reserved_bytes -= session.reserved_bytes
         has_partitions = session.accept(response)
+        self._idle[session] = None
         session.due_s = now_s + response.throttle_time_ms / 1000
         if not has_partitions:
             if response.error_code not in SESSION_ERRORS:
@@ -408,14 +500,14 @@ class FetchSessions:
             watch.end_reported = watch.position
             events.append(Reported(watch.number, watch.generation, EndOfLog(watch.where, watch.position)))
         if not watch.wants_records() or watch.is_busy != (session.kind is FetchKind.BUSY):
-            session.remove(watch)
+            self._take_out(watch)
             self._place_later(watch)
 
     def _apply_error(self, watch: Watch, error_code: int, now_s: float, events: list[FetchEvent]) -> None:
         if error_code in _LEADER_CHANGED:
             watch.needs_leader = True
             self._retry(watch, now_s + _RETRY_INTERVAL_S)
-            self._lookups.setdefault(watch.where.topic, now_s)
+            self._look_up(watch.where.topic, now_s)
         elif error_code in _BROKER_BEHIND:
             self._retry(watch, now_s + _RETRY_INTERVAL_S)
         elif error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -435,38 +527,46 @@ class FetchSessions:
 
     def _retry(self, watch: Watch, retry_s: float) -> None:
         watch.retry_s = retry_s
+        heappush(self._retries, (retry_s, watch.number))
         self._take_out(watch)
-        self._place_later(watch)
 
     def _dissolve_if_sparse(self, session: FetchSession) -> None:
         """Joins quiet sessions that partitions left: the fewer there are, the fewer connections."""
-        quiet = self._groups[session.node_id, session.isolation_level].quiet
-        count = sum(len(each.watches) for each in quiet)
-        others = [each for each in quiet if each is not session]
+        if len(session.watches) > _SPARSE * MAX_PARTITIONS:
+            return
+        group = self._group(session.node_id, session.isolation_level)
+        count = sum(len(each.watches) for each in group.quiet)
+        others = [each for each in group.quiet if each is not session]
         if count <= _SPARSE * MAX_PARTITIONS * len(others) and all(
             any(other.has_room(key) for other in others) for key in session.watches
         ):
-            quiet.remove(session)
-            self.ended.append(session)
             for watch in list(session.watches.values()):
-                session.remove(watch)
+                self._take_out(watch)
                 self._place_later(watch)
+            self._idle.pop(session, None)
+            self._end_if_useless(session)
+
+    def _end_if_useless(self, session: FetchSession) -> None:
+        """Ends a session without partitions, unless it is the only one of its kind: partitions come and go."""
+        group = self._group(session.node_id, session.isolation_level)
+        others = group.quiet if session.kind is FetchKind.QUIET else group.busy
+        if session is not group.new and len(others) > 1:
+            others.remove(session)
+            group.with_room.pop(session, None)
+            self.ended.append(session)
 
 
-def _is_held(group: _Group, session: FetchSession, now_s: float) -> bool:
-    """Whether the next request of a quiet session waits until partitions of the new ones can be added to it."""
-    new = group.new
-    if not new.in_flight or not any(each.is_settled and session.has_room(each.key) for each in new.watches.values()):
-        session.held_since_s = None
-        return False
-    if session.held_since_s is None:
-        session.held_since_s = now_s
-    return now_s - session.held_since_s < _HOLD_S
+def _added(sessions: list[FetchSession], watch: Watch, kind: FetchKind, now_s: float) -> FetchSession:
+    session = FetchSession(watch.leader, watch.isolation_level, kind)
+    session.due_s = now_s  # not before those that wait for room in the budget
+    sessions.append(session)
+    return session
 
 
-def _added(sessions: list[FetchSession], watch: Watch, kind: FetchKind) -> FetchSession:
-    sessions.append(FetchSession(watch.leader, watch.isolation_level, kind))
-    return sessions[-1]
+def _added_quiet(group: _Group, watch: Watch, now_s: float) -> FetchSession:
+    session = _added(group.quiet, watch, FetchKind.QUIET, now_s)
+    group.with_room[session] = None
+    return session
 
 
 def _failure(watch: Watch, error_code: int) -> LayerError:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Final, TypeVar
+from weakref import WeakSet
 from zlib import crc32
 
 from pulsar_on_kafka.base import errors
@@ -109,6 +110,10 @@ class KafkaBrokers:
             yield connection
         finally:
             pool.give_back(connection)
+
+    async def dedicated_connection(self, node_id: int) -> BrokerConnection:
+        """A new connection for one caller, who closes it. Raises as `connection`."""
+        return await self._broker(node_id).dedicated()
 
     def _broker(self, node_id: int) -> _Broker:
         broker = self._brokers.get(node_id)
@@ -265,6 +270,16 @@ class _Broker:
         self._queries = _SharedConnection(self._dial)
         self._commits = [_SharedConnection(self._dial) for _ in range(COMMIT_CONNECTIONS)]
         self.waits = _WaitConnections(self._dial)
+        self._dedicated: WeakSet[BrokerConnection] = WeakSet()
+        self._is_closed = False
+
+    async def dedicated(self) -> BrokerConnection:
+        connection = await self._dial()
+        if self._is_closed:
+            connection.close()
+            raise errors.ConnectFailed(f"no connection to {self.address[0]}:{self.address[1]}: the broker moved")
+        self._dedicated.add(connection)
+        return connection
 
     def shared(self, lane: ConnectionLane, group_id: str = "") -> _SharedConnection:
         if lane is ConnectionLane.COMMITS:
@@ -272,8 +287,11 @@ class _Broker:
         return self._heartbeats if lane is ConnectionLane.HEARTBEATS else self._queries
 
     def close(self) -> None:
+        self._is_closed = True
         for each in (self._heartbeats, self._queries, *self._commits):
             each.close()
+        for connection in [*self._dedicated]:
+            connection.close()
         self.waits.close()
 
 
