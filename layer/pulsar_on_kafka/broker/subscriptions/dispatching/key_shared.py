@@ -332,7 +332,9 @@ class KeyShared:
         """Read missing records. Unreadable entries go back, with all later ones of their slots."""
         found = self._read_again.read(owned, absent)
         readable = frozenset(owned.readable(found.records))
-        gone = frozenset(found.gone).union(offset for offset in found.records if offset not in readable)
+        gone = {*found.gone, *(offset for offset in found.records if offset not in readable)}
+        if found.gone:  # Kafka may have deleted entries beside them
+            gone.update(offset for offset, _, _ in entries if owned.is_acknowledged(offset))
         complete: list[Waiting] = []
         late: list[Waiting] = []
         late_slots: set[int] = set()

@@ -83,6 +83,10 @@ class RedeliveryReads:
             everything = chunks.acknowledged(gone)
             owned.cursor.acknowledge(everything)
             owned.settle(everything)
+            deleted = [offset for offset in records if owned.is_acknowledged(offset)]  # of those at hand
+            for offset in deleted:
+                del records[offset]
+            gone += deleted
         self.failed = bool(requested) and len(records) <= at_hand and not gone
         return RecordsFound(records, gone)
 

@@ -144,17 +144,27 @@ class Intake:
             self._pass((*self._stored, *self._judged), self._uncommitted.release())
 
     def _pass(self, filters: Iterable[RecordFilter], batch: RecordBatch) -> None:
+        begin, apart = self.read_position, self.passed_over.copy() if self.passed_over else None
         for each in filters:
             if not batch.offsets:
                 break
             batch = each.apply(batch)
         self.read_position = batch.end
+        if apart is not None:
+            self._settle_passed_over(apart, begin, batch.end)
         if self.committed.in_use and self._filters[0] is not self._uncommitted:
             self._filters = [self._uncommitted, *self._stored, *self._judged]
         if batch.offsets:
             chunked = bool(batch.odd) and bool(self._chunks)
             self.meter.received_bytes += self.buffer.add(batch.offsets, batch.records, chunked=chunked)
         self.complete_chunks()
+
+    def _settle_passed_over(self, apart: BitMap64, begin: int, end: int) -> None:
+        """Settles entries of this range that were to be redelivered, and turned out to be gaps of the log, aborted, or
+        acknowledged in another cluster. The delivery guard permits no redelivery of them."""
+        gone = (apart & BitMap64(range(begin, end))) - self._cursor.unacknowledged(begin, end)
+        if gone:
+            self._settle(list(gone))
 
     def complete_chunks(self) -> None:
         """Redelivers messages that are complete, and settles chunks that will never be a message."""

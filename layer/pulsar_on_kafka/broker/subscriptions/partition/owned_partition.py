@@ -352,6 +352,7 @@ class OwnedPartition:
         lost = self.cursor.backlog(low)
         self.meter.deleted_unacknowledged += lost
         self.cursor.acknowledge_cumulative(low - 1)
+        self._settle_known(low)
         return lost
 
     def went_out(self, offset: int) -> bool:
@@ -476,7 +477,7 @@ class OwnedPartition:
         """
         self.cursor.need((upto + 1,))
         self._acknowledging.up_to(upto)
-        self.settle([offset for offset in self._known() if offset <= upto and self.cursor.is_acknowledged(offset)])
+        self._settle_known(upto + 1)
         self.intake.forget_delayed_below(upto + 1)
         self.passed(upto)  # otherwise entries above the limit would wait for ever: none of these is delivered
         if upto < self.intake.read_position:
@@ -498,19 +499,20 @@ class OwnedPartition:
         done = [offset for offset in self.chunks.known if self.cursor.is_acknowledged(offset)]
         if done:
             self.cursor.acknowledge(self.chunks.acknowledged(done))
-        self.settle([offset for offset in self._known() if self.cursor.is_acknowledged(offset)])
+        self._settle_known()
         if changed:
             self.passed(self.cursor.next_unacked - 1)
         return changed
 
-    def _known(self) -> BitMap64:
-        """Returns the offsets of which any part has some state."""
+    def _settle_known(self, below: int | None = None) -> None:
+        """Settles the acknowledged entries of which any part has some state; only those below an offset, if given."""
         known = BitMap64([*self.holders, *self.redeliveries.counts]) | self.redeliveries.waiting
         if self.guard is not None:
             known |= self.guard.offsets()
         if self.keys is not None:
             known |= self.keys.offsets_waiting()
-        return known
+        considered = known if below is None else (offset for offset in known if offset < below)
+        self.settle([offset for offset in considered if self.cursor.is_acknowledged(offset)])
 
     # Transactions ---------------------------------------------------------------------------------------------------
 

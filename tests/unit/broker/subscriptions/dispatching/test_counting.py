@@ -193,6 +193,38 @@ def test_the_member_polls_briefly_only_while_a_suspect_may_be_saved_or_settled_s
     assert limit(60.0) == 0.001, "the next one waits for a save"
 
 
+def test_a_suspect_that_reading_finds_to_be_a_gap_holds_up_no_other() -> None:
+    """Such as a transaction's marker, or a compacted entry: no save permits the delivery of an acknowledged one."""
+    served = taken_over(Deliveries(3))
+    consumer = served.consumer("a", dead_letters=Letters(1))
+    del served.log[0][0]
+    served.turn()
+    served.read_on()
+    assert (guard_of(served).suspects, list(served.owned[0].redeliveries.waiting)) == (2, [1, 2])
+    for offset in (1, 2):
+        assert after_a_save(served, consumer) == [offset]
+        served.ack(offset)
+    assert after_a_save(served, consumer) == [3, 4]
+
+
+@pytest.mark.parametrize("kind", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+def test_what_kafka_has_deleted_waits_for_no_save(kind: SubscriptionType) -> None:
+    served = Served(kind)
+    consumer = served.consumer("a", dead_letters=Letters(1))
+    served.publish(*records(4))
+    served.turn()
+    served.save()
+    assert served.received(consumer, 0.0) == [0, 1, 2, 3]
+    served.refuse(consumer, 0, 1, 2)
+    served.turn(0.5)
+    assert served.dispatcher.counting.requires_save()
+    served.begin = 2
+    assert served.owned[0].deleted_below(2) == 2
+    served.save()
+    assert served.received(consumer, 0.0) == [2]
+    assert not served.dispatcher.counting.requires_save()
+
+
 def test_nothing_that_was_read_ahead_is_kept_where_there_are_no_suspects_any_more() -> None:
     served = taken_over(Deliveries(5))
     consumer = served.consumer("a", dead_letters=Letters(1))

@@ -70,6 +70,15 @@ def test_what_is_at_hand_is_not_read() -> None:
     assert reading.served.reads == [[4]]
 
 
+def test_what_is_at_hand_is_not_delivered_if_kafka_has_deleted_it() -> None:
+    reading = Reading()
+    owned = reading.served.owned[0]
+    owned.intake.delayed_soon.keep(3, 0, reading.served.log[0][3], 0)
+    reading.served.begin = 5
+    assert reading.read(3, 4) == ([], [4, 3])
+    assert owned.next_unacked == 5
+
+
 def test_what_is_wanted_soon_is_read_in_the_same_go() -> None:
     reading = Reading()
     owned = reading.served.owned[0]
