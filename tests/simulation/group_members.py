@@ -232,6 +232,10 @@ class Member:
         self.name = name
         self.numbers = itertools.count()
         self.suspended_until_s = 0.0
+        self.stalled_until_s = 0.0
+        """The owner does nothing until then, while the rest of the process runs."""
+        self.stepped_s = world.now_s
+        """The owner's next step is due since then."""
         self.is_dead = False
         self.has_left = False
         self.is_leaving = False
@@ -253,7 +257,9 @@ class Member:
         self.world.at(time_s, run)
 
     def _turn(self) -> None:
-        self.owner.step()
+        if self.stalled_until_s <= self.world.now_s:
+            self.owner.step()
+            self.stepped_s = self.world.now_s
         if not self.has_left:
             self.later(1.0, self._turn)
 
@@ -319,7 +325,7 @@ class OurClient:
     def _tick(self, at_s: float) -> None:
         if at_s == self._wakes_s:
             self._wakes_s = math.inf
-            self._do(self.machine.tick(self._world.now_s))
+            self._do(self.machine.tick(self._world.now_s, self._member.stepped_s))
 
     def _do(self, actions: Iterable[GroupAction]) -> None:
         owner, member = self._member.owner, self._member
@@ -345,6 +351,8 @@ class OurClient:
 
     def _send(self, action: Send) -> None:
         ticket, sent_s = action.ticket, self._world.now_s
+        if isinstance(action.request, _WAITING) and self._world.rng.random() < self._world.faults.late:
+            self._member.later(3.0, lambda: self._do(self.machine.postponed(ticket, self._world.now_s)))
         self._member.send(
             action.request,
             lambda response: self._do(self.machine.answered(ticket, response, sent_s, self._world.now_s)),

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from pulsar_on_kafka.kafka.groups import membership_machine
 from pulsar_on_kafka.kafka.groups.membership_machine import BeatTimes
 from tests.seeds import in_three
 from tests.simulation.group_members import Faults, GroupWorld, Member, OldClient, OurClient
@@ -23,7 +24,7 @@ _DISTURBED_S, _PIECE_S, _QUIET_S = 120.0, 4.0, 260.0
 
 
 class History:
-    """A group whose members come, go, stop and die while the network and the coordinator fail. Then it is quiet."""
+    """Members come, go, stop, stall and die while the network and the coordinator fail. Then the group is quiet."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -65,7 +66,9 @@ class History:
             client = leaving.client
             assert isinstance(client, OurClient | OldClient)
             leaving.later(0.1, client.leave)
-        elif draw < 0.50 and len(living) < 3:
+        elif draw < 0.40 and living:
+            rng.choice(living).stalled_until_s = self.world.now_s + rng.choice((10.0, 50.0))
+        elif draw < 0.54 and len(living) < 3:
             self.members.append(self._member(rng.choice((OURS, OURS, OLD, OLDER))))
 
     def _check_end(self) -> None:
@@ -80,7 +83,8 @@ class History:
 
 
 @pytest.mark.parametrize("seeds", in_three(40, range(4000)), ids=str)
-def test_a_partition_has_one_owner_whatever_happens_to_its_group(seeds: range) -> None:
+def test_a_partition_has_one_owner_whatever_happens_to_its_group(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership_machine, "OWNER_TIMEOUT_S", 40.0)
     take_overs = moves = 0
     for seed in seeds:
         history = History(seed)

@@ -206,7 +206,9 @@ def test_a_connection_logs_in_again_before_its_login_expires(cluster: SecureClus
     async def beat(brokers: KafkaBrokers) -> tuple[object, int]:
         request = HeartbeatRequest(group, 1, "nobody")
         response = await brokers.send_to_coordinator(group, ConnectionLane.HEARTBEATS, request, "c", 60)
-        return brokers.open_connection(brokers.coordinator(group) or 0, ConnectionLane.HEARTBEATS), response.error_code
+        return brokers.open_connection(
+            brokers.coordinator(group) or 0, ConnectionLane.HEARTBEATS, group
+        ), response.error_code
 
     def answered() -> Any:
         with suppress(LayerError):

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import math
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,12 +25,14 @@ from pulsar_on_kafka.kafka.errors import translate_code
 from pulsar_on_kafka.kafka.groups.membership import split_commits
 from pulsar_on_kafka.kafka.groups.membership_machine import (
     COMMIT_TIMEOUT_S,
+    OWNER_TIMEOUT_S,
     REVOKE_TIMEOUT_S,
     Assigned,
     BeatTimes,
     Committed,
     FindCoordinator,
     GroupAction,
+    GroupRequest,
     JoinRefused,
     LeftGroup,
     LostPartitions,
@@ -63,14 +66,14 @@ MIN_SESSION_S: Final = 6.0
 SESSION_BEATS: Final = 4
 TOPICS_EVERY_S: Final = 10.0
 """The time in which the partition count of each topic is read once."""
-JOINS_AT_ONCE: Final = 16
-_JOIN_TURN_S: Final = 0.1
-_LATE_BEAT_S: Final = 1.0
-_MAX_JOIN_PAUSE_S: Final = 1.0
-_LOOK_UP_AFTER_S: Final = 0.01
-_LOOK_UP_TIMEOUT_S: Final = 10.0
+LATE_TURN_S: Final = 1.0
+"""A turn of the wheel that is later than this is logged."""
+_CALLS_A_TURN: Final = 100
+_TOPICS_TIMEOUT_S: Final = 10.0
+_FIRST_RETRY_S: Final = 0.01
 _RETRY_S: Final = 1.0
 _LEAVE_TIMEOUT_S: Final = 5.0
+_WAITING: Final = (JoinGroupRequest, SyncGroupRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,14 @@ class ClientMembership(OfOneProcess):
         self.topic = topic
         self.client_id = client_id
         self.callbacks = callbacks
-        self.machine = MembershipMachine(group_id, topic, client.beat_times(is_alone=False), only)
+        self.machine = MembershipMachine(group_id, topic, client.beats, only)
         """The loop's own."""
         self.slot: int | None = None
         """The wheel's turn that looks at this membership."""
         self.commits: dict[int, Future[None]] = {}
         self.left: Future[None] = Future()
+        self.step_due_s = math.inf
+        """The time since which a step of the owner is due, by the monotonic clock."""
         self._client = client
 
     @property
@@ -150,47 +155,61 @@ class ClientMembership(OfOneProcess):
         """Gives up partitions of a `revoked` call with its generation: the group can assign them to another member."""
         self._client.run(lambda now_s: self._client.do(self, self.machine.revoked(partitions, generation, now_s)))
 
+    def step_due(self) -> None:
+        """The owner has something to do from now on, if it had not. Each callback implies it. Costs no request.
+
+        Without `step_ended` within 300 s the membership leaves: the owner gets `lost`, and other members get its
+        partitions. It joins again after `step_ended`.
+        """
+        if self.step_due_s == math.inf:
+            self.step_due_s = time.monotonic()
+
+    def step_ended(self, *, is_due: bool) -> None:
+        """The owner has run, and the next step `is_due` already or not. Costs no request."""
+        self.step_due_s = time.monotonic() if is_due else math.inf
+
     def leave(self) -> Future[None]:
-        """Leaves the group, after `revoked` for assigned partitions. The future is done when Kafka has replied."""
+        """Leaves the group, after `revoked` for assigned partitions. The future is done when Kafka has replied.
+
+        Leaving many groups at a time takes one turn of the loop: begin all, then wait.
+        """
         self._client.run(lambda now_s: self._client.do(self, self.machine.leave(now_s)))
         return self.left
 
 
-class _JoinTurns:
-    """Turns of JoinGroup and SyncGroup requests, of which few are in work at a time.
+class _WaitingSend:
+    """A JoinGroup or SyncGroup that queues for a connection."""
 
-    A broker serves its connections one after the other, so hundreds of joins would starve the one of the heartbeats. A
-    member that has begun to join comes before others: its member id expires.
-    """
+    __slots__ = ("_action", "_client", "_membership", "names_member")
 
-    def __init__(self) -> None:
-        self._free = JOINS_AT_ONCE
-        self._begun: deque[asyncio.Future[None]] = deque()
-        self._beginning: deque[asyncio.Future[None]] = deque()
+    def __init__(
+        self,
+        client: GroupClient,
+        membership: ClientMembership,
+        action: Send,
+        request: JoinGroupRequest | SyncGroupRequest,
+    ) -> None:
+        self._client = client
+        self._membership = membership
+        self._action = action
+        self.names_member = bool(request.member_id)
 
-    async def acquire(self, *, begins: bool) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        (self._beginning if begins else self._begun).append(turn)
-        await turn
+    def send(self, connection: BrokerConnection) -> asyncio.Future[Any] | None:
+        is_due = self._membership.machine.is_pending(self._action.ticket)
+        return self._client.send_on(connection, self._membership, self._action) if is_due else None
 
-    def release(self) -> None:
-        for queue in (self._begun, self._beginning):
-            while queue:
-                turn = queue.popleft()
-                if not turn.done():
-                    turn.set_result(None)
-                    return
-        self._free += 1
+    def postponed(self) -> None:
+        self._client.postponed(self._membership, self._action)
+
+    def not_sent(self, failure: errors.LayerError) -> None:
+        self._client.not_sent(self._membership, self._action, failure)
 
 
 class GroupClient(OfOneProcess):
     """All memberships of a process in one cluster, under one login. Thread-safe.
 
     **Heartbeats.** A membership sends one every 0.5 s, or less often if there are more than 2,000 memberships: the loop
-    sends up to 4,000 a second. The session is four intervals, and 6 s at least. A group with other members keeps 0.5 s.
+    sends up to 4,000 a second. The session is four intervals, and 6 s at least.
     """
 
     def __init__(self, wire: WireClient, deadline: Deadline) -> None:
@@ -198,12 +217,16 @@ class GroupClient(OfOneProcess):
         self._wire = wire
         self.lag = Latencies()
         """The delay of the wheel's turns, in seconds: of all heartbeats that were due."""
+        self.beats = BeatTimes(MIN_BEAT_S, MIN_SESSION_S)
+        """The times of each membership, by the number of all."""
+        self._calls: deque[Callable[[float], None]] = deque()
+        self._is_called = False
+        """The loop is about to run `_calls`."""
         self._memberships: set[ClientMembership] = set()
         self._wheel: defaultdict[int, list[ClientMembership]] = defaultdict(list)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
         self._numbers = itertools.count(1)
-        self._look_up: dict[str, asyncio.Future[int]] = {}
         self._by_topic: defaultdict[str, set[ClientMembership]] = defaultdict(set)
         self._uncounted: set[str] = set()
         """Topics whose partition count is not known."""
@@ -212,8 +235,6 @@ class GroupClient(OfOneProcess):
         self._topic_round: list[str] = []
         self._next_topics_s = 0.0
         self._is_asking_topics = False
-        self._turns = _JoinTurns()
-        self._beats_late_until_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
@@ -261,10 +282,26 @@ class GroupClient(OfOneProcess):
         """Runs a call with the time in the loop. Raises Closed."""
         if self._is_closed:
             raise errors.Closed("the memberships of this process are closed")
+        self._calls.append(call)
+        if self._is_called:
+            return
+        self._is_called = True
         try:
-            self._loop.call_soon_threadsafe(lambda: call(self._loop.time()))
+            self._loop.call_soon_threadsafe(self._run_calls)
         except RuntimeError as ended:  # asyncio's, for a loop that is closed
             raise errors.Closed("the client of this cluster is closed") from ended
+
+    def _run_calls(self) -> None:
+        """Runs some calls; the others do not hold up heartbeats. A call that comes meanwhile wakes the loop again."""
+        self._is_called = False
+        for _ in range(min(len(self._calls), _CALLS_A_TURN)):
+            try:
+                self._calls.popleft()(self._loop.time())
+            except Exception:
+                _log.exception("a call to the memberships failed")
+        if self._calls and not self._is_called:
+            self._is_called = True
+            self._loop.call_soon(self._run_calls)
 
     def close(self, deadline: Deadline) -> None:
         """Ends all memberships without leaving their groups; owners leave before. A second call does nothing."""
@@ -272,10 +309,10 @@ class GroupClient(OfOneProcess):
             self._is_closed = True
             self._wire.call(self._end, deadline, "the end of the memberships")
 
-    def beat_times(self, *, is_alone: bool) -> BeatTimes:
-        """The times of a membership: by the number of all, unless its group has other members."""
+    def _count(self) -> None:
+        """Sets the times of heartbeats by the number of memberships."""
         interval_s = max(MIN_BEAT_S, len(self._memberships) / MAX_BEATS_PER_S)
-        return BeatTimes(interval_s if is_alone else MIN_BEAT_S, max(MIN_SESSION_S, SESSION_BEATS * interval_s))
+        self.beats = BeatTimes(interval_s, max(MIN_SESSION_S, SESSION_BEATS * interval_s))
 
     # The loop: the wheel ------------------------------------------------------------------------------------------
 
@@ -294,7 +331,11 @@ class GroupClient(OfOneProcess):
 
     def _turn_wheel(self) -> None:
         now_s = self._loop.time()
-        self.lag.add(max(0.0, now_s - (self._turn + 1) * WHEEL_S))
+        late_s = max(0.0, now_s - (self._turn + 1) * WHEEL_S)
+        self.lag.add(late_s)
+        if late_s > LATE_TURN_S:
+            _log.warning("heartbeats of %d memberships are late by %.1f s", len(self._memberships), late_s)
+        self._count()
         last = math.floor(now_s / WHEEL_S)
         for turn in sorted(turn for turn in self._wheel if turn <= last):
             for membership in self._wheel.pop(turn):
@@ -310,8 +351,13 @@ class GroupClient(OfOneProcess):
 
     def _tick(self, membership: ClientMembership, now_s: float) -> None:
         machine = membership.machine
-        machine.beat_every(self.beat_times(is_alone=machine.is_alone))
-        self.do(membership, machine.tick(now_s))
+        was_stalled = machine.is_stalled
+        machine.beat_every(self.beats)
+        self.do(membership, machine.tick(now_s, membership.step_due_s))
+        if machine.is_stalled and not was_stalled:
+            _log.warning(
+                "group=%s this member leaves: its owner has not run for %g s", membership.group_id, OWNER_TIMEOUT_S
+            )
 
     def do(self, membership: ClientMembership, actions: Iterable[GroupAction]) -> None:
         """Does what a machine returned, and has the wheel look at it when something is due."""
@@ -335,6 +381,7 @@ class GroupClient(OfOneProcess):
 
     def _call(self, membership: ClientMembership, action: Assigned | Revoke | LostPartitions | JoinRefused) -> None:
         callbacks = membership.callbacks
+        membership.step_due()
         try:
             if isinstance(action, Assigned):
                 callbacks.assigned(action.partitions, action.generation)
@@ -378,74 +425,61 @@ class GroupClient(OfOneProcess):
     # The loop: requests -------------------------------------------------------------------------------------------
 
     def _send(self, membership: ClientMembership, action: Send) -> None:
-        """A heartbeat takes no task where its connection is open: there are thousands a second."""
-        request = action.request
-        if isinstance(request, HeartbeatRequest):
-            node_id = self._brokers.coordinator(membership.group_id)
-            connection = None if node_id is None else self._brokers.open_connection(node_id, ConnectionLane.HEARTBEATS)
-            if connection is not None:
-                self._send_on(connection, membership, action)
-                return
-        self._start(self._send_when_open(membership, action))
-
-    def _timeout_s(self, action: Send) -> float:
-        if isinstance(action.request, HeartbeatRequest):
-            # A slow broker answers those that wait; to send them again over another connection would not help it.
-            return self.beat_times(is_alone=True).session_s
-        if isinstance(action.request, LeaveGroupRequest):
-            return _LEAVE_TIMEOUT_S
-        is_waiting = isinstance(action.request, JoinGroupRequest | SyncGroupRequest)
-        return REVOKE_TIMEOUT_S + COMMIT_TIMEOUT_S if is_waiting else COMMIT_TIMEOUT_S
-
-    async def _send_when_open(self, membership: ClientMembership, action: Send) -> None:
+        """Takes no task where the connection is open: there are thousands of requests a second."""
         group_id, request = membership.group_id, action.request
+        node_id = self._brokers.coordinator(group_id)
+        if node_id is None:
+            self._brokers.find_coordinator(group_id).add_done_callback(
+                lambda found: self._send_found(membership, action, found)
+            )
+            return
+        if isinstance(request, _WAITING):
+            try:
+                self._brokers.wait_connections(node_id).send(_WaitingSend(self, membership, action, request))
+            except errors.ConnectFailed as failure:
+                self.not_sent(membership, action, failure)
+            return
+        lane = ConnectionLane.HEARTBEATS if isinstance(request, HeartbeatRequest) else ConnectionLane.COMMITS
+        connection = self._brokers.open_connection(node_id, lane, group_id)
+        if connection is None:
+            self._start(self._send_when_open(node_id, lane, membership, action))
+        else:
+            self.send_on(connection, membership, action)
+
+    def _send_found(self, membership: ClientMembership, action: Send, found: asyncio.Future[int]) -> None:
+        failure = errors.ConnectFailed("the client is closed") if found.cancelled() else found.exception()
+        if isinstance(failure, errors.LayerError):
+            self.not_sent(membership, action, failure)
+        elif not self._is_closed:
+            self._send(membership, action)
+
+    def _timeout_s(self, request: GroupRequest) -> float:
+        if isinstance(request, HeartbeatRequest):
+            # A slow broker answers those that wait; to send them again over another connection would not help it.
+            return self.beats.session_s
+        if isinstance(request, LeaveGroupRequest):
+            return _LEAVE_TIMEOUT_S
+        return REVOKE_TIMEOUT_S + COMMIT_TIMEOUT_S if isinstance(request, _WAITING) else COMMIT_TIMEOUT_S
+
+    async def _send_when_open(
+        self, node_id: int, lane: ConnectionLane, membership: ClientMembership, action: Send
+    ) -> None:
         try:
-            node_id = await self._coordinator(group_id)
-            if isinstance(request, JoinGroupRequest | SyncGroupRequest):
-                await self._send_join(node_id, membership, action)
-            else:
-                lane = ConnectionLane.HEARTBEATS if isinstance(request, HeartbeatRequest) else ConnectionLane.COMMITS
-                self._send_on(await self._brokers.connection(node_id, lane, group_id), membership, action)
+            connection = await self._brokers.connection(node_id, lane, membership.group_id)
         except errors.LayerError as failure:
-            _log.debug("group=%s %s was not sent: %s", group_id, type(request).__name__, failure)
-            self._fail(membership, action, sent=False)
+            self.not_sent(membership, action, failure)
+        else:
+            self.send_on(connection, membership, action)
 
-    async def _send_join(self, node_id: int, membership: ClientMembership, action: Send) -> None:
-        """A request that may wait at the broker has a connection of its own, and is the only one there.
-
-        It holds its turn for 0.1 s at most: two processes may wait for each other in many groups.
-        """
-        begins = isinstance(action.request, JoinGroupRequest) and (
-            not action.request.member_id or membership.machine.generation.member_id == action.request.member_id
-        )
-        until_s = self._loop.time() + _MAX_JOIN_PAUSE_S
-        while begins and self._loop.time() < min(until_s, self._beats_late_until_s):
-            await asyncio.sleep(WHEEL_S)
-        await self._turns.acquire(begins=begins)
-        holds_turn = True
-        try:
-            async with self._brokers.waiting_connection(node_id) as connection:
-                response = self._send_on(connection, membership, action)
-                if response is not None:
-                    await asyncio.wait([response], timeout=_JOIN_TURN_S)
-                    self._turns.release()
-                    holds_turn = False
-                    if not response.done():
-                        await asyncio.wait([response])
-        finally:
-            if holds_turn:
-                self._turns.release()
-
-    def _send_on(
+    def send_on(
         self, connection: BrokerConnection, membership: ClientMembership, action: Send
     ) -> asyncio.Future[Any] | None:
+        """Sends the request on this connection. Its response, or None after a refusal, goes to the machine."""
+        request = action.request
         try:
-            response: asyncio.Future[Any] = connection.send(
-                action.request, membership.client_id, self._timeout_s(action)
-            )
+            response: asyncio.Future[Any] = connection.send(request, membership.client_id, self._timeout_s(request))
         except errors.StoreError as failure:
-            _log.debug("group=%s %s was not sent: %s", membership.group_id, type(action.request).__name__, failure)
-            self._loop.call_soon(lambda: self._fail(membership, action, sent=False))
+            self.not_sent(membership, action, failure)
             return None
         sent_s = self._loop.time()
         response.add_done_callback(lambda done: self._answered(membership, action, sent_s, done))
@@ -456,13 +490,21 @@ class GroupClient(OfOneProcess):
             return
         failure = done.exception()
         if failure is None:
-            now_s = self._loop.time()
-            if isinstance(action.request, HeartbeatRequest) and now_s - sent_s > _LATE_BEAT_S:
-                self._beats_late_until_s = now_s + _MAX_JOIN_PAUSE_S
-            self.do(membership, membership.machine.answered(action.ticket, done.result(), sent_s, now_s))
+            actions = membership.machine.answered(action.ticket, done.result(), sent_s, self._loop.time())
+            if actions or not isinstance(action.request, HeartbeatRequest):
+                self.do(membership, actions)
         else:
             _log.debug("group=%s %s: %s", membership.group_id, type(action.request).__name__, failure)
             self._fail(membership, action, sent=True)
+
+    def postponed(self, membership: ClientMembership, action: Send) -> None:
+        """A JoinGroup or SyncGroup gave way to others."""
+        self.do(membership, membership.machine.postponed(action.ticket, self._loop.time()))
+
+    def not_sent(self, membership: ClientMembership, action: Send, failure: errors.LayerError) -> None:
+        """The machine learns it in the loop's next turn: it may be within a call."""
+        _log.debug("group=%s %s was not sent: %s", membership.group_id, type(action.request).__name__, failure)
+        self._loop.call_soon(lambda: self._fail(membership, action, sent=False))
 
     def _fail(self, membership: ClientMembership, action: Send, *, sent: bool) -> None:
         if not self._is_closed:
@@ -474,7 +516,7 @@ class GroupClient(OfOneProcess):
         """Settled offsets, as librdkafka reads them for a member with `isolation.level` read_committed (KIP-447)."""
         what = f"reading the offsets of group {membership.group_id}"
         request = OffsetFetchRequest(((membership.group_id, ((membership.topic, partitions),)),))
-        until_s, pause_s = self._loop.time() + timeout_s, _LOOK_UP_AFTER_S
+        until_s, pause_s = self._loop.time() + timeout_s, _FIRST_RETRY_S
         while True:
             try:
                 return await asyncio.wait_for(self._read_once(membership, request, what), until_s - self._loop.time())
@@ -494,43 +536,12 @@ class GroupClient(OfOneProcess):
         self, membership: ClientMembership, request: OffsetFetchRequest, what: str
     ) -> dict[int, CommittedOffset]:
         """The time-out is that of commits: an overdue response closes the connection, which other groups share."""
-        await self._coordinator(membership.group_id)  # together with those of other groups
         response = await self._brokers.send_to_coordinator(
             membership.group_id, ConnectionLane.COMMITS, request, membership.client_id, COMMIT_TIMEOUT_S
         )
         return _offsets(response, membership, what)
 
     # The loop: the cluster ----------------------------------------------------------------------------------------
-
-    async def _coordinator(self, group_id: str) -> int:
-        """The node id of the group's coordinator. Requests for several groups at a time become one."""
-        known = self._brokers.coordinator(group_id)
-        if known is not None:
-            return known
-        found = self._look_up.get(group_id)
-        if found is None:
-            if not self._look_up:
-                self._loop.call_later(_LOOK_UP_AFTER_S, lambda: self._start(self._find_coordinators()))
-            found = self._look_up[group_id] = self._loop.create_future()
-        return await asyncio.shield(found)
-
-    async def _find_coordinators(self) -> None:
-        wanted, self._look_up = self._look_up, {}
-        failure = errors.StoreError("Kafka did not name the coordinator")
-        found: Mapping[str, int | errors.LayerError] = {}
-        try:
-            found = await self._brokers.coordinators(wanted, _LOOK_UP_TIMEOUT_S)
-        except errors.StoreError as failed:
-            failure = failed
-        for group_id, waiting in wanted.items():
-            node_id = found.get(group_id, failure)
-            if waiting.done():
-                continue
-            if isinstance(node_id, int):
-                waiting.set_result(node_id)
-            else:
-                waiting.set_exception(node_id)
-                waiting.exception()  # the callers may have left
 
     async def _ask_topics(self) -> None:
         """Reads partition counts: of new topics at once, and of each known one every ten seconds."""
@@ -553,7 +564,7 @@ class GroupClient(OfOneProcess):
         for names in in_parts(new) if new else [known]:
             if not names:
                 continue
-            topics = await self._brokers.refresh_topics(names, _LOOK_UP_TIMEOUT_S)
+            topics = await self._brokers.refresh_topics(names, _TOPICS_TIMEOUT_S)
             counts = {name: len(topic.partitions) for name, topic in topics.items() if not topic.error_code}
             refused = {name: topic.error_code for name, topic in topics.items() if topic.error_code}
             self._take_counts(counts, refused)

@@ -58,6 +58,11 @@ REVOKE_TIMEOUT_S: Final = 60.0
 """The rebalance time-out, and the time that an owner has to save revoked partitions. Afterwards they are lost."""
 COMMIT_TIMEOUT_S: Final = 10.0
 """The time for which a commit is sent again to the group's coordinator, after responses that it was not executed."""
+OWNER_TIMEOUT_S: Final = 300.0
+"""The time for which an owner may leave a due step. Then other members get its partitions. librdkafka's default."""
+POSTPONED_RETRY_S: Final = 3.5
+"""The interval of a postponed JoinGroup: Kafka delays a group's first rebalance by 3 s (its default)."""
+_STALLED_CHECK_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.1
 _MAX_RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 5.0
@@ -203,8 +208,8 @@ class MembershipMachine:
         self.state = MembershipState.OUT
         self.generation = NO_MEMBER
         """The newest generation whose assignment this member has."""
-        self.is_alone = False
-        """The group has no other member, as of this member's last join."""
+        self.is_stalled = False
+        """The owner does not run: this member has left until it does."""
         self._member_id = ""
         self._joined = NO_GENERATION
         """The generation of the last JoinGroup response."""
@@ -221,6 +226,8 @@ class MembershipMachine:
         self._retry_s = math.inf
         self._retries = 0
         self._beat: _Sent | None = None
+        self._beating = NO_MEMBER, HeartbeatRequest(group_id, NO_GENERATION, "")
+        """The heartbeat of a generation."""
         self._beat_s = math.inf
         self._alive_s = -math.inf
         """The time of the last request whose response proves that Kafka knows this member."""
@@ -296,8 +303,18 @@ class MembershipMachine:
         commit_due_s = math.inf if self._commit is None else self._commit.due_s
         return min(self._retry_s, self._beat_s, self._revoke_until_s, self._session_end_s, commit_due_s)
 
-    def tick(self, now_s: float) -> list[GroupAction]:
-        """Does what is due."""
+    def tick(self, now_s: float, step_due_s: float = math.inf) -> list[GroupAction]:
+        """Does what is due.
+
+        `step_due_s`: the time since which a step of the owner is due, and has not ended. After five minutes the
+        machine leaves the group, and joins anew when the step has ended.
+        """
+        if (step_due_s <= now_s - OWNER_TIMEOUT_S) != self.is_stalled and not self._leaving:
+            self.is_stalled = not self.is_stalled
+            if self.is_stalled:
+                self._lose(now_s, forget=True)
+            else:
+                self._send_join(now_s)
         if self._session_end_s <= now_s:
             self._lose(now_s, forget=False)
         if self._revoke_until_s <= now_s:
@@ -314,8 +331,8 @@ class MembershipMachine:
     def answered(self, ticket: int, response: GroupResponse, sent_s: float, now_s: float) -> list[GroupAction]:
         """A response came; its request was on its way since `sent_s`. Responses to requests that are over are ignored,
         except for a new member id."""
-        pending, beat, commit = self._pending, self._beat, self._commit
-        if pending is not None and pending.ticket == ticket:
+        beat, commit = self._beat, self._commit
+        if self.is_pending(ticket):
             self._pending = None
             if isinstance(response, JoinGroupResponse):
                 self._on_join(response, sent_s, now_s)
@@ -334,10 +351,24 @@ class MembershipMachine:
             self._actions.append(self._new_leave([response.member_id])[1])  # it joined behind its good-bye
         return self._taken()
 
+    def is_pending(self, ticket: int) -> bool:
+        """The machine waits for the response to this JoinGroup, SyncGroup or LeaveGroup."""
+        return self._pending is not None and self._pending.ticket == ticket
+
+    def postponed(self, ticket: int, now_s: float) -> list[GroupAction]:
+        """A JoinGroup or SyncGroup that waits at Kafka has given its connection to another one.
+
+        Kafka keeps the member, and answers the next copy. A heartbeat shows when the rebalance is complete.
+        """
+        if self.is_pending(ticket):
+            self._pending = None
+            self._retry_s = now_s + POSTPONED_RETRY_S
+        return self._taken()
+
     def failed(self, ticket: int, *, sent: bool, now_s: float) -> list[GroupAction]:
         """A request has no response: the connection was lost, or it took too long. `sent`: Kafka may execute it yet."""
         commit = self._commit
-        if self._pending is not None and self._pending.ticket == ticket:
+        if self.is_pending(ticket):
             self._pending = None
             if self.state is MembershipState.LEFT:
                 self._leave_later(now_s)
@@ -385,7 +416,6 @@ class MembershipMachine:
             self._session_s = self._requested_session_s
             self._alive_s = max(self._alive_s, sent_s if self._owned else now_s)
             is_leader = response.leader == response.member_id
-            self.is_alone = is_leader and len(response.members) == 1
             self._assigned_count = self._partition_count if is_leader else 0
             self._assignments = _assignments(self._topic, self._partition_count, response) if is_leader else ()
             self._send_sync(now_s)
@@ -446,6 +476,8 @@ class MembershipMachine:
     def _resend(self, now_s: float) -> None:
         if self.state is MembershipState.LEFT:
             self._send_leave(now_s)
+        elif self.is_stalled:
+            self._retry_s = now_s + _STALLED_CHECK_S
         elif self.state is MembershipState.SYNCING:
             self._send_sync(now_s)
         else:
@@ -499,7 +531,10 @@ class MembershipMachine:
         if (forget or unknown) and self._member_id:
             self._actions.append(self._new_leave([self._member_id])[1])
             self._member_id = ""
-        if self._retries:
+        if self.is_stalled:
+            self.state = MembershipState.OUT
+            self._retry_s = now_s + _STALLED_CHECK_S
+        elif self._retries:
             self.state = MembershipState.JOINING
             self._retry(now_s)
         else:
@@ -535,16 +570,18 @@ class MembershipMachine:
 
     def _send_beat(self, now_s: float) -> None:
         """While a JoinGroup waits, heartbeats name the former generation: Kafka answers REBALANCE_IN_PROGRESS."""
-        number = self._joined
         self._beat_s = now_s + self._beats.interval_s
         if self._beat is None:
-            named = MemberGeneration(self._member_id, number)
-            request = HeartbeatRequest(self._group_id, number, self._member_id)
-            self._beat = replace(self._send(request), generation=named)
+            named, request = self._beating
+            if named.number != self._joined or named.member_id != self._member_id:
+                named = MemberGeneration(self._member_id, self._joined)
+                request = HeartbeatRequest(self._group_id, self._joined, self._member_id)
+                self._beating = named, request
+            self._beat = _Sent(self._send(request).ticket, named)
 
     def _on_beat(self, response: HeartbeatResponse, beat: _Sent, sent_s: float, now_s: float) -> None:
         code = response.error_code
-        if beat.generation != MemberGeneration(self._member_id, self._joined):
+        if beat.generation.number != self._joined or beat.generation.member_id != self._member_id:
             return  # of a former generation
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self._alive_s = max(self._alive_s, sent_s)
@@ -554,7 +591,8 @@ class MembershipMachine:
             self._actions.append(FindCoordinator())
             self._beat_s = min(self._beat_s, now_s + _FIRST_RETRY_S)
         elif code == ErrorCode.ILLEGAL_GENERATION and self.state is MembershipState.JOINING:
-            pass  # the response to JoinGroup is on its way
+            if self._pending is None:  # postponed
+                self._send_join(now_s)
         elif code in _FENCED:
             self._lose(now_s, forget=code != ErrorCode.ILLEGAL_GENERATION)
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 from weakref import WeakSet
@@ -31,20 +29,23 @@ from pulsar_on_kafka.kafka.wire.connection import BrokerConnection
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.fields import WireRequest
 from pulsar_on_kafka.kafka.wire.login import KafkaLogin, connect
+from pulsar_on_kafka.kafka.wire.wait_connections import WaitConnections
 
 _T = TypeVar("_T")
 
 COMMIT_CONNECTIONS: Final = 8
 """Connections to a broker for commits. A broker with replicas handles about 300 commits a second on each."""
-MAX_WAIT_CONNECTIONS: Final = 256
-"""Connections to a broker for requests that wait there; further requests queue here."""
-IDLE_S: Final = 10.0
-"""The time without use after which such a connection is closed."""
+HEARTBEAT_CONNECTIONS: Final = 8
+"""Connections to a broker for heartbeats. A broker on a busy machine handles about 50 a second on each."""
+HEARTBEAT_READS_S: Final = 0.05
+"""The interval in which the responses of such a connection are read together."""
 GROUPS_A_REQUEST: Final = 200
 """The groups of one FindCoordinator, DescribeGroups or OffsetFetch."""
 MAX_REMEMBERED: Final = 100_000
 DEFAULT_PORT: Final = 9092
 _ADDRESS: Final = re.compile(r"(?:\w+://)?(?P<host>\[[^\]\s]+\]|[^:\s/]+)(?::(?P<port>\d{1,5}))?")
+_LOOK_UP_AFTER_S: Final = 0.01
+_LOOK_UP_TIMEOUT_S: Final = 10.0
 _BACKOFF_MIN_S: Final = 0.05
 _BACKOFF_MAX_S: Final = 1.0
 
@@ -56,6 +57,7 @@ class ConnectionLane(Enum):
     """The use of a connection. Requests of one lane never wait behind those of another."""
 
     HEARTBEATS = "heartbeats"
+    """One connection for each group, as for commits. Responses are read in intervals."""
     COMMITS = "commits"
     """OffsetCommit, OffsetFetch and LeaveGroup: one connection for each group, shared by groups of the same hash."""
     QUERIES = "queries"
@@ -77,7 +79,10 @@ class KafkaBrokers:
         self._bootstrap = [_Broker(address, self._opened) for address in bootstrap]
         self._brokers: dict[int, _Broker] = {}
         self._coordinators: dict[str, int] = {}
+        self._look_ups: dict[str, asyncio.Future[int]] = {}
+        """Groups whose coordinators are requested next."""
         self._topics: dict[str, TopicMetadata] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     async def _opened(self, address: tuple[str, int]) -> BrokerConnection:
@@ -101,15 +106,9 @@ class KafkaBrokers:
         """
         return await self._broker(node_id).shared(lane, group_id).opened()
 
-    @asynccontextmanager
-    async def waiting_connection(self, node_id: int) -> AsyncIterator[BrokerConnection]:
-        """A connection for one request that may wait at the broker. Raises as `connection`."""
-        pool = self._broker(node_id).waits
-        connection = await pool.acquire()
-        try:
-            yield connection
-        finally:
-            pool.give_back(connection)
+    def wait_connections(self, node_id: int) -> WaitConnections:
+        """The connections for requests that wait at the broker. Raises ConnectFailed: the broker is unknown."""
+        return self._broker(node_id).waits
 
     async def dedicated_connection(self, node_id: int) -> BrokerConnection:
         """A new connection for one caller, who closes it. Raises as `connection`."""
@@ -191,6 +190,42 @@ class KafkaBrokers:
             found.setdefault(group_id, errors.StoreError(f"Kafka did not name the coordinator of group {group_id}"))
         return found
 
+    def find_coordinator(self, group_id: str) -> asyncio.Future[int]:
+        """The node id of the group's coordinator. Look-ups of several groups at a time become one request.
+
+        The future fails with LayerError. It is shared: a caller that may be cancelled shields it.
+        """
+        found = self._look_ups.get(group_id)
+        if found is None:
+            loop = asyncio.get_running_loop()
+            found = loop.create_future()
+            known = self._coordinators.get(group_id)
+            if known is not None:
+                found.set_result(known)
+                return found
+            if not self._look_ups:
+                loop.call_later(_LOOK_UP_AFTER_S, self._begin_look_up)
+            self._look_ups[group_id] = found
+        return found
+
+    def _begin_look_up(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._look_up())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_up(self) -> None:
+        looking_up, self._look_ups = self._look_ups, {}
+        for some in in_parts(list(looking_up)):
+            found: Mapping[str, int | errors.LayerError] = {}
+            failure: errors.LayerError = errors.ConnectFailed("the look-up of coordinators ended")
+            try:
+                found = await self.coordinators(some, _LOOK_UP_TIMEOUT_S)
+            except errors.LayerError as failed:
+                failure = failed
+            finally:
+                for group_id in some:
+                    _settle(looking_up[group_id], found.get(group_id, failure))
+
     async def send_to_coordinator(
         self, group_id: str, lane: ConnectionLane, request: WireRequest[_T], client_id: str, timeout_s: float
     ) -> _T:
@@ -198,13 +233,11 @@ class KafkaBrokers:
         coordinator moved, the next attempt looks it up again.
 
         Raises:
-            LayerError: see `coordinators` and `connection`.
+            LayerError: see `find_coordinator` and `connection`.
             ConnectionLost, DeadlineExceeded: no response; the request may be executed.
         """
         try:
-            node_id = (await self.coordinators((group_id,), timeout_s))[group_id]
-            if isinstance(node_id, errors.LayerError):
-                raise node_id
+            node_id = await asyncio.shield(self.find_coordinator(group_id))
             connection = await self.connection(node_id, lane, group_id)
             response = await connection.send(request, client_id, timeout_s)
         except errors.LayerError:
@@ -266,10 +299,14 @@ class _Broker:
     ) -> None:
         self.address = address
         self._dial = _Dial(lambda: connect_to(address))
-        self._heartbeats = _SharedConnection(self._dial)
-        self._queries = _SharedConnection(self._dial)
-        self._commits = [_SharedConnection(self._dial) for _ in range(COMMIT_CONNECTIONS)]
-        self.waits = _WaitConnections(self._dial)
+        self._shared = {
+            ConnectionLane.HEARTBEATS: [
+                _SharedConnection(self._dial, HEARTBEAT_READS_S) for _ in range(HEARTBEAT_CONNECTIONS)
+            ],
+            ConnectionLane.COMMITS: [_SharedConnection(self._dial) for _ in range(COMMIT_CONNECTIONS)],
+            ConnectionLane.QUERIES: [_SharedConnection(self._dial)],
+        }
+        self.waits = WaitConnections(self._dial)
         self._dedicated: WeakSet[BrokerConnection] = WeakSet()
         self._is_closed = False
 
@@ -282,14 +319,14 @@ class _Broker:
         return connection
 
     def shared(self, lane: ConnectionLane, group_id: str = "") -> _SharedConnection:
-        if lane is ConnectionLane.COMMITS:
-            return self._commits[crc32(group_id.encode()) % COMMIT_CONNECTIONS]
-        return self._heartbeats if lane is ConnectionLane.HEARTBEATS else self._queries
+        connections = self._shared[lane]
+        return connections[crc32(group_id.encode()) % len(connections)]
 
     def close(self) -> None:
         self._is_closed = True
-        for each in (self._heartbeats, self._queries, *self._commits):
-            each.close()
+        for connections in self._shared.values():
+            for each in connections:
+                each.close()
         for connection in [*self._dedicated]:
             connection.close()
         self.waits.close()
@@ -321,8 +358,9 @@ class _Dial:
 class _SharedConnection:
     """One connection that many requests share; it is opened when it is needed."""
 
-    def __init__(self, dial: _Dial) -> None:
+    def __init__(self, dial: _Dial, read_interval_s: float = 0.0) -> None:
         self._dial = dial
+        self._read_interval_s = read_interval_s
         self._connection: BrokerConnection | None = None
         self._opening: asyncio.Task[BrokerConnection] | None = None
 
@@ -349,6 +387,7 @@ class _SharedConnection:
     async def _open(self) -> BrokerConnection:
         try:
             self._connection = await self._dial()
+            self._connection.read_interval_s = self._read_interval_s
             return self._connection
         finally:
             self._opening = None
@@ -360,64 +399,20 @@ class _SharedConnection:
             self._connection.close()
 
 
+def _settle(found: asyncio.Future[int], node_id: int | errors.LayerError) -> None:
+    if found.done():
+        return
+    if isinstance(node_id, int):
+        found.set_result(node_id)
+    else:
+        found.set_exception(node_id)
+        found.exception()  # it counts as retrieved: the callers may have left
+
+
 def _retrieve(opening: asyncio.Task[BrokerConnection]) -> None:
     """Counts a failure as retrieved: the callers may have left."""
     if not opening.cancelled():
         opening.exception()
-
-
-class _WaitConnections:
-    """Connections with one request under way on each. Memory: `MAX_WAIT_CONNECTIONS`, and the callers that queue."""
-
-    def __init__(self, dial: _Dial) -> None:
-        self._dial = dial
-        self._idle: deque[tuple[BrokerConnection, float]] = deque()
-        """Connections with the time of their last use, the latest at the end."""
-        self._busy: set[BrokerConnection] = set()
-        self._room = asyncio.Semaphore(MAX_WAIT_CONNECTIONS)
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
-
-    async def acquire(self) -> BrokerConnection:
-        await self._room.acquire()
-        try:
-            while self._idle:
-                connection, _ = self._idle.pop()
-                if connection.is_open:
-                    break
-            else:
-                connection = await self._dial()
-        except BaseException:
-            self._room.release()
-            raise
-        self._busy.add(connection)
-        return connection
-
-    def give_back(self, connection: BrokerConnection) -> None:
-        self._busy.discard(connection)
-        self._room.release()
-        if self._is_closed or connection.in_flight:  # its caller left before the response
-            connection.close()
-        elif connection.is_open:
-            loop = asyncio.get_running_loop()
-            self._idle.append((connection, loop.time()))
-            if self._timer is None:
-                self._timer = loop.call_later(IDLE_S, self._close_idle)
-
-    def _close_idle(self) -> None:
-        loop, self._timer = asyncio.get_running_loop(), None
-        while self._idle and self._idle[0][1] <= loop.time() - IDLE_S:
-            self._idle.popleft()[0].close()
-        if self._idle:
-            self._timer = loop.call_at(self._idle[0][1] + IDLE_S, self._close_idle)
-
-    def close(self) -> None:
-        self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for connection in [*self._busy, *(each for each, _ in self._idle)]:
-            connection.close()
-        self._idle.clear()
 
 
 def _remember(known: dict[str, _T], name: str, value: _T) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, TypeVar, cast
 
@@ -25,6 +26,12 @@ _SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 
 _header: Final = Struct(">ihhi").pack
+_cached_string: Final = lru_cache(64)(string)
+
+
+@lru_cache(64)
+def _response_of(api: Api) -> str:
+    return f"{api.name}Response version {api.version}"
 
 
 class ConnectionLost(StoreError):
@@ -70,6 +77,8 @@ class BrokerConnection(asyncio.Protocol):
         self._closed: StoreError | None = None
         self.failure: Exception | None = None
         """The error of the socket or of TLS that ended the connection."""
+        self.read_interval_s = 0.0
+        """After each read the connection waits so long, so that it reads many small responses together."""
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._out: list[bytes] = []
@@ -126,7 +135,7 @@ class BrokerConnection(asyncio.Protocol):
             raise StoreError(f"{self.address} does not read, and {MAX_UNSENT_BYTES} bytes wait, the maximum")
         api = request.API
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        body = string(client_id) + (NO_TAGS if api.is_flexible else b"") + request.encode()
+        body = _cached_string(client_id) + (NO_TAGS if api.is_flexible else b"") + request.encode()
         frame = _header(len(body) + 8, api.key, api.version, correlation_id) + body
         response: asyncio.Future[_T] = self._loop.create_future()
         due_s = self._loop.time() + timeout_s
@@ -193,6 +202,13 @@ class BrokerConnection(asyncio.Protocol):
             self._receive(data)
         except CorruptRecord as malformed:
             self.close(ConnectionLost(f"{self.address} does not speak Kafka's protocol: {malformed}"))
+        if self.read_interval_s and self._transport is not None and self._closed is None:
+            self._transport.pause_reading()
+            self._loop.call_later(self.read_interval_s, self._resume)
+
+    def _resume(self) -> None:
+        if self._transport is not None and self._closed is None:
+            self._transport.resume_reading()
 
     def _receive(self, data: bytes) -> None:
         at, end = 0, len(data)
@@ -233,7 +249,7 @@ class BrokerConnection(asyncio.Protocol):
                 f"request, {waiting.api.name}"
             )
         if not waiting.response.done():
-            reader.what = f"{waiting.api.name}Response version {waiting.api.version}"
+            reader.what = _response_of(waiting.api)
             if waiting.api.is_flexible and waiting.api.key != ApiVersionsRequest.API.key:
                 reader.skip_tagged()
             response = waiting.decode(reader)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
@@ -114,15 +114,22 @@ class HeartbeatResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
+    """A member sends the same one many times: its bytes are encoded once."""
+
     API: ClassVar = Api("Heartbeat", 12, 3, False)
 
     group_id: str
     generation_id: int
     member_id: str
     group_instance_id: str | None = None
+    _body: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        body = _member(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
+        object.__setattr__(self, "_body", body)
 
     def encode(self) -> bytes:
-        return _member(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
+        return self._body
 
     @staticmethod
     def decode_response(reader: FieldReader) -> HeartbeatResponse:

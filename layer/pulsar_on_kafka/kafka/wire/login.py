@@ -10,6 +10,7 @@ import secrets
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator, Mapping
+from functools import cache
 from hashlib import new as new_hash
 from hashlib import pbkdf2_hmac
 from importlib.metadata import PackageNotFoundError, version
@@ -176,6 +177,7 @@ async def _check_versions(connection: BrokerConnection, client_id: str, timeout_
             )
 
 
+@cache
 def _own_version() -> str:
     try:
         own = version("pulsar-on-kafka")

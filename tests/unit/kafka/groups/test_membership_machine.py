@@ -11,6 +11,8 @@ import pytest
 from pulsar_on_kafka.kafka.groups.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
 from pulsar_on_kafka.kafka.groups.membership_machine import (
     COMMIT_TIMEOUT_S,
+    OWNER_TIMEOUT_S,
+    POSTPONED_RETRY_S,
     REVOKE_TIMEOUT_S,
     Assigned,
     BeatTimes,
@@ -69,9 +71,9 @@ class Played:
     def fail(self, kind: type[object], *, sent: bool = True) -> None:
         self.do(self.machine.failed(self.sent(kind)[0], sent=sent, now_s=self.now_s))
 
-    def passes(self, seconds: float) -> None:
+    def passes(self, seconds: float, step_due_s: float = math.inf) -> None:
         self.now_s += seconds
-        self.do(self.machine.tick(self.now_s))
+        self.do(self.machine.tick(self.now_s, step_due_s))
 
     def others(self) -> list[GroupAction]:
         """Actions other than requests."""
@@ -425,3 +427,57 @@ def test_a_longer_session_counts_from_kafkas_answer_on() -> None:
     played.sync(0)
     played.passes(8.0)
     assert LostPartitions((0,)) not in played.done
+
+
+def test_a_join_that_gave_way_is_sent_again_when_a_heartbeat_shows_the_next_generation() -> None:
+    played = stable(0)
+    played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    ticket, first = played.sent(JoinGroupRequest)
+    played.do(played.machine.postponed(ticket, played.now_s))
+    assert not played.machine.is_pending(ticket)
+    played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert played.done == [], "others have not joined yet"
+    played.beat(ErrorCode.ILLEGAL_GENERATION)
+    assert played.sent(JoinGroupRequest)[1] == first, "Kafka compares it"
+    assert played.machine.failed(ticket, sent=True, now_s=played.now_s) == [], "its connection was closed"
+    played.join(4)
+    played.sync(0)
+    assert played.done == [Assigned((), MemberGeneration("me", 4))]
+
+
+def test_a_first_join_that_gave_way_is_sent_again_after_the_first_rebalance() -> None:
+    played = Played()
+    played.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, "me")
+    played.do(played.machine.postponed(played.sent(JoinGroupRequest)[0], played.now_s))
+    played.passes(POSTPONED_RETRY_S - 0.1)
+    assert played.done == []
+    played.passes(0.1)
+    assert played.sent(JoinGroupRequest)[1].member_id == "me"
+
+
+def test_a_membership_without_its_owner_leaves_until_the_owner_runs_again() -> None:
+    played = stable(0)
+    due_s = played.now_s
+    while played.now_s < due_s + OWNER_TIMEOUT_S - 0.5:
+        played.passes(0.5, due_s)
+        assert played.others() == []
+        played.answer(HeartbeatRequest, HeartbeatResponse(0, 0))
+    played.passes(0.5, due_s)
+    assert played.others() == [LostPartitions((0,))]
+    assert played.sent(LeaveGroupRequest)[1].members[0].member_id == "me"
+    for _ in range(5):
+        assert played.machine.due_s <= played.now_s + 1.0
+        played.passes(1.0, due_s)
+        assert played.done == []
+    assert played.machine.commit(1, [SAVE], MemberGeneration("me", 3), played.now_s) == [
+        Committed(1, ErrorCode.ILLEGAL_GENERATION)
+    ]
+    played.passes(1.0)
+    assert played.sent(JoinGroupRequest)[1].member_id == ""
+
+
+def test_a_membership_without_its_owner_can_leave() -> None:
+    played = stable(0)
+    played.passes(OWNER_TIMEOUT_S, played.now_s)
+    assert played.machine.is_stalled
+    assert played.machine.leave(played.now_s) == [LeftGroup()]

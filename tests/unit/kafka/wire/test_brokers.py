@@ -144,12 +144,12 @@ def test_a_lost_connection_is_opened_again_and_the_coordinator_looked_up() -> No
         with pytest.raises(ConnectionLost):
             await waiting
         assert brokers.coordinator("a") is None
-        assert brokers.open_connection(5, ConnectionLane.HEARTBEATS) is None
+        assert brokers.open_connection(5, ConnectionLane.HEARTBEATS, "a") is None
         cluster.beats = lambda _: FINE
         assert (
             await brokers.send_to_coordinator("a", ConnectionLane.HEARTBEATS, beat("a"), "c", LONG_S)
         ).error_code == 0
-        assert brokers.open_connection(5, ConnectionLane.HEARTBEATS) is not None
+        assert brokers.open_connection(5, ConnectionLane.HEARTBEATS, "a") is not None
 
     cluster.play(steps)
 
@@ -159,49 +159,32 @@ def test_each_use_has_connections_of_its_own() -> None:
 
     async def steps(brokers: KafkaBrokers) -> None:
         await brokers.coordinators(("a", "b"), LONG_S)
-        beats = await asyncio.gather(*(brokers.connection(5, ConnectionLane.HEARTBEATS) for _ in range(5)))
-        assert len(set(beats)) == 1
-        commits = {group: await brokers.connection(5, ConnectionLane.COMMITS, group) for group in map(str, range(200))}
-        assert commits["7"] is await brokers.connection(5, ConnectionLane.COMMITS, "7")
-        assert len(set(commits.values())) == module.COMMIT_CONNECTIONS
-        assert len({beats[0], *commits.values(), await brokers.connection(5, ConnectionLane.QUERIES)}) == 2 + len(
-            set(commits.values())
-        )
+        groups = [str(number) for number in range(200)]
+        found = [
+            {group: await brokers.connection(5, lane, group) for group in groups}
+            for lane in (ConnectionLane.HEARTBEATS, ConnectionLane.COMMITS, ConnectionLane.QUERIES)
+        ]
+        counts = [len(set(connections.values())) for connections in found]
+        assert counts == [module.HEARTBEAT_CONNECTIONS, module.COMMIT_CONNECTIONS, 1]
+        assert len({each for connections in found for each in connections.values()}) == sum(counts)
+        again = await asyncio.gather(*(brokers.connection(5, ConnectionLane.COMMITS, "7") for _ in range(5)))
+        assert set(again) == {found[1]["7"]}
 
     cluster.play(steps)
 
 
-def test_a_waiting_request_has_a_connection_alone_and_others_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WAIT_CONNECTIONS", 3)
-    monkeypatch.setattr(module, "IDLE_S", 0.05)
-    cluster, under_way, most = Cluster(), set[int](), [0]
-
-    def slow(received: Received) -> bytes:
-        under_way.add(received.connection)
-        most[0] = max(most[0], len(under_way))
-        return NO_MEMBER
+def test_look_ups_of_many_groups_become_one_request() -> None:
+    cluster = Cluster()
 
     async def steps(brokers: KafkaBrokers) -> None:
-        cluster.joins = slow
-        await brokers.coordinators(("a",), LONG_S)
-
-        async def one() -> None:
-            async with brokers.waiting_connection(5) as connection:
-                assert connection.in_flight == 0
-                response = await connection.send(join("a"), "c", LONG_S)
-                assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-        await asyncio.gather(*(one() for _ in range(20)))
-        assert most[0] == 3
-        async with brokers.waiting_connection(5) as connection:
-            cluster.joins = lambda _: None
-            abandoned = connection.send(join("a"), "c", LONG_S)
-        with pytest.raises(ConnectionLost):  # its place in the broker's order is not given to another
-            await abandoned
-        pool = brokers._broker(5).waits
-        while pool._idle:
-            await asyncio.sleep(0.01)
-        assert not pool._busy
+        found = [brokers.find_coordinator(group) for group in ("a", "b", "a", "forbidden")]
+        assert [await found[0], await found[1], await found[2]] == [5, 5, 5]
+        with pytest.raises(NotAuthorized):
+            await found[3]
+        assert len(cluster.broker.of(FindCoordinatorRequest.API)) == 1
+        assert await brokers.find_coordinator("b") == 5
+        with pytest.raises(StoreError, match="did not name the coordinator of group unknown"):
+            await brokers.find_coordinator("unknown")
 
     cluster.play(steps)
 
