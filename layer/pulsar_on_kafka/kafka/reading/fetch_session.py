@@ -163,7 +163,10 @@ class FetchSession:
         self.watches[watch.key] = self.watches.pop(watch.key)
 
     def request(self, max_bytes: int) -> FetchRequest:
+        """Waits for records, but not where a partition's reader has to learn that its log ends at its position."""
         self.in_flight, self.reserved_bytes, self.held_since_s = True, max_bytes, None
+        changed = (self.watches.get(key) for key in self._changed)
+        is_at_ends = all(watch is None or watch.end_reported == watch.position for watch in changed)
         forgotten: list[Key] = []
         if self.kind is not FetchKind.QUIET or self._epoch == 0:
             self._sent = {key: _sent(watch) for key, watch in self.watches.items()}
@@ -180,7 +183,7 @@ class FetchSession:
                     forgotten.append(key)
         self._changed.clear()
         return FetchRequest(
-            _MAX_WAIT_MS[self.kind],
+            _MAX_WAIT_MS[self.kind if is_at_ends or self.kind is FetchKind.BUSY else FetchKind.NEW],
             1,
             max_bytes,
             _by_topic((topic_id, sent.partition) for (topic_id, _), sent in added.items()),

@@ -36,7 +36,9 @@ _RETRY_INTERVAL_S: Final = 0.1
 _LOOKUP_INTERVAL_S: Final = 0.25
 _CORRUPT_RETRY_INTERVAL_S: Final = 10.0
 _UNKNOWN_S: Final = 5.0
-"""A topic that brokers do not know for so long is gone. A broker may learn of a new topic later than others."""
+"""A topic that brokers do not know any more for so long is gone."""
+_NEVER_KNOWN_S: Final = 30.0
+"""The same for one that none of them knew yet: a busy broker learns of a new topic late. librdkafka's default."""
 _HOLD_S: Final = 0.2
 _SPARSE: Final = 0.5
 """Quiet sessions are joined when all partitions would fill no more than this share of one session less."""
@@ -291,7 +293,7 @@ class FetchSessions:
         found = partitions.get(watch.where.partition)
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error_code == 0 and found is None):
             watch.unknown_since_s = now_s if watch.unknown_since_s is None else watch.unknown_since_s
-            if now_s - watch.unknown_since_s < _UNKNOWN_S:
+            if now_s - watch.unknown_since_s < (_NEVER_KNOWN_S if watch.topic_id is None else _UNKNOWN_S):
                 return False
             failure = _failure(watch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._end(watch, Gone(watch.where, failure), events)
