@@ -95,7 +95,7 @@ class Dispatcher:
         return self._shared is not None and (
             self._limit.is_blocked
             or self.counting.has_guards
-            or any(each.permits() > 0 >= each.shared_permits() for each in self._endpoints)
+            or any(each.unacked >= each.max_unacked and each.permits() > 0 for each in self._endpoints)
             or any(owned.keys is not None and owned.keys.holders_awaited() for owned in self._owned.values())
         )
 
@@ -225,12 +225,14 @@ class Dispatcher:
         else:
             self._endpoints.append(endpoint)
             self.choose_active()
+        self.redelivery.attach(endpoint)
         self.count_deliveries()
 
     def detach(self, endpoint: Endpoint, how: Departure = Departure.CLOSED) -> None:
         """Remove a consumer; the entries that it holds are redelivered to others."""
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
+        self.redelivery.detach(endpoint)
         endpoint.close()
         if self._shared is not None:
             for owned in self._owned.values():

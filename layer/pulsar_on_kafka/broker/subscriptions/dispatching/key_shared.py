@@ -136,14 +136,10 @@ class KeyShared:
     def takes_any(self) -> bool:
         """Some inbox is at most half full, and messages for it wait here."""
         return not self._only_again and any(
-            endpoint.has_room_again()
-            and endpoint.shared_permits() > 0
-            and any(
-                self._order(owned).has_for(endpoint)
-                for number, owned in self._owned.items()
-                if number not in self._held_back
-            )
-            for endpoint in self._endpoints
+            endpoint.has_room_again() and endpoint.shared_permits() > 0
+            for number, owned in self._owned.items()
+            if number not in self._held_back
+            for endpoint in self._order(owned).consumers_waited_for()
         )
 
     def _is_hungry(self, keys: KeyOrder[Endpoint]) -> bool:
@@ -184,7 +180,7 @@ class KeyShared:
         while True:
             if waiting:
                 self._take_back(owned, keys)
-            for endpoint in self._endpoints:
+            for endpoint in keys.consumers_waited_for():
                 handed = self._serve(owned, keys, endpoint) or handed
             if not owned.buffered or not self._is_hungry(keys) or not self._admit_more(owned, keys):
                 break
@@ -194,12 +190,12 @@ class KeyShared:
         return handed
 
     def _note_who_is_awaited(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
-        now_s, holders = self._clock.monotonic(), keys.holders_awaited()
-        for endpoint in self._endpoints:
-            if endpoint in holders or keys.has_for(endpoint):
-                self._since.setdefault((owned.number, endpoint), now_s)
-            elif self._since:
-                self._since.pop((owned.number, endpoint), None)
+        now_s, number, since = self._clock.monotonic(), owned.number, self._since
+        awaited = keys.holders_awaited().union(keys.consumers_waited_for())
+        for key in [key for key in since if key[0] == number and key[1] not in awaited]:
+            del since[key]
+        for endpoint in awaited:
+            since.setdefault((number, endpoint), now_s)
 
     def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
         """The consumers that messages wait for, and since when."""

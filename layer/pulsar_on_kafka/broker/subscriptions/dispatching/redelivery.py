@@ -64,8 +64,19 @@ class Redelivery:
         self._nacks = nacks
         self._reads = reads
         self._leased = leased
+        self._timed: dict[Endpoint, AckTimeouts] = {}
+        """The consumers with an ack timeout."""
         self._prefetch = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
         self._batches = BatchNacks(handle.kafka_topic, fetcher, clock, self._held, self._redeliver_late)
+
+    # Consumers ----------------------------------------------------------------------------------------------------
+
+    def attach(self, endpoint: Endpoint) -> None:
+        if endpoint.ack_timeouts is not None:
+            self._timed[endpoint] = endpoint.ack_timeouts
+
+    def detach(self, endpoint: Endpoint) -> None:
+        self._timed.pop(endpoint, None)
 
     # Negative acknowledgements ------------------------------------------------------------------------------------
 
@@ -120,7 +131,7 @@ class Redelivery:
         now_s = self._clock.monotonic()
         if self._prefetch.under_way:
             return now_s
-        times = [e.ack_timeouts.next_due(now_s, receives=bool(e.queue)) for e in self._endpoints if e.ack_timeouts]
+        times = [timeouts.next_due(now_s, receives=bool(e.queue)) for e, timeouts in self._timed.items()]
         times += [self._nacks.next_due(), self._batches.next_due()]
         for owned in self._owned.values():
             delayed = owned.intake.delayed
@@ -148,12 +159,11 @@ class Redelivery:
         now = self._clock.monotonic()
         for partition, holder, offsets in self._nacks.due(now):
             self._redeliver(partition, offsets, holder)
-        for endpoint in self._endpoints:
-            if endpoint.ack_timeouts is not None:
-                for partition, offsets in endpoint.ack_timeouts.expired(now).items():
-                    whole = self._batches.late(partition, offsets, endpoint) if self._shared else offsets
-                    if whole:
-                        self._redeliver_late(partition, whole, endpoint)
+        for endpoint, timeouts in self._timed.items():
+            for partition, offsets in timeouts.expired(now).items():
+                whole = self._batches.late(partition, offsets, endpoint) if self._shared else offsets
+                if whole:
+                    self._redeliver_late(partition, whole, endpoint)
         self._batches.step()
 
     @property

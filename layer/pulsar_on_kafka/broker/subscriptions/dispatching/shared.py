@@ -106,7 +106,11 @@ class SharedDispatch:
 
         `node`: there are suspects, and `endpoints` are this process's alone; `new`: new messages wait as well.
         """
-        room = sum(max(0, endpoint.shared_permits()) for endpoint in endpoints)
+        room = 0
+        for endpoint in endpoints:
+            room += max(0, endpoint.shared_permits())
+            if room >= _REPLAY_BATCH:
+                break
         redeliveries = owned.redeliveries
         owned.release_due(min(room, _REPLAY_BATCH) - len(redeliveries.waiting))
         place = None if node is None else self._counting.place(owned, node, new=new)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Final
 
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
@@ -22,6 +24,8 @@ _POINTS: Final = 100
 """Points of each consumer on the ring. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
 _RING: Final = 1 << 31
 _murmur3: Final = HASHES[KeyHash.MURMUR3_32]
+_PRIORITY: Final = attrgetter("priority")
+_UNACKED: Final = attrgetter("unacked")
 
 
 def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpoint | None:
@@ -74,21 +78,36 @@ class RoundRobin:
 
         A consumer in another process receives its share of the `waiting` messages in one turn, to read long runs.
         """
-        ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
-        if not ready:
-            return None
         if len(endpoints) == 1:
-            return ready[0]
-        level = min(endpoint.priority for endpoint, _ in ready)
-        turn = [entry for entry in ready if entry[0].priority == level]
-        order = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
-        last = order.get(id(self._last), -1)
-        chosen = next((entry for entry in turn if order[id(entry[0])] > last), turn[0])
-        self._last = chosen[0]
+            permits = endpoints[0].shared_permits()
+            return (endpoints[0], permits) if permits > 0 else None
+        chosen, permits = self._first_ready(endpoints)
+        if chosen is None:
+            return None
+        self._last = chosen
         most = ROUND_ROBIN_BATCH
-        if chosen[0].is_remote:
-            most = min(MAX_AT_ONCE, max(most, waiting // len(turn)))
-        return chosen[0], min(chosen[1], most)
+        if chosen.is_remote and waiting > most:
+            ready = sum(each.priority == chosen.priority and each.shared_permits() > 0 for each in endpoints)
+            most = min(MAX_AT_ONCE, max(most, waiting // ready))
+        return chosen, min(permits, most)
+
+    def _first_ready(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint | None, int]:
+        """The first consumer of the highest priority level that has permits, after the last one that got a turn, and
+        its permits."""
+        if not endpoints:
+            return None, 0
+        start = endpoints.index(self._last) + 1 if self._last in endpoints else 0
+        highest = min(map(_PRIORITY, endpoints))
+        chosen, most = None, 0
+        for endpoint in chain(islice(endpoints, start, None), islice(endpoints, start)):
+            if chosen is not None and endpoint.priority >= chosen.priority:
+                continue
+            permits = endpoint.shared_permits()
+            if permits > 0:
+                chosen, most = endpoint, permits
+                if endpoint.priority == highest:
+                    break
+        return chosen, most
 
 
 class UnackedLimit:
@@ -108,7 +127,7 @@ class UnackedLimit:
         return self._blocked
 
     def is_reached(self) -> bool:
-        unacked = sum(endpoint.unacked for endpoint in self._endpoints)
+        unacked = sum(map(_UNACKED, self._endpoints))
         limit = MAX_UNACKED_PER_SUBSCRIPTION
         self._blocked = unacked >= (limit // 2 if self._blocked else limit)
         return self._blocked

@@ -326,6 +326,14 @@ class KeyOrder(Generic[C]):
         lane = self._lanes[consumer]
         return lane.at_hand or lane.has_parked
 
+    def consumers_waited_for(self) -> list[C]:
+        """Returns the consumers for which `has_for` is True, in the order of `assign`."""
+        return [
+            consumer
+            for consumer, lane in self._lanes.items()
+            if (lane.fresh or lane.again or lane.behind or lane.next < lane.end) and consumer is not None
+        ]
+
     def has_at_hand(self, consumer: C) -> bool:
         """Whether such a message is not parked."""
         return self._lanes[consumer].at_hand

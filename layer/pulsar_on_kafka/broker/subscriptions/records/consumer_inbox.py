@@ -339,9 +339,10 @@ class Endpoint:
         if self._closed:
             return 0
         here = len(self.queue)
-        if self.bytes_here.left(here) >= self.max_bytes:
+        room = (self.capacity or self._waiting) - here
+        if room <= 0 or self.bytes_here.left(here) >= self.max_bytes:
             return 0
-        return max(0, (self.capacity or self._waiting) - here)
+        return room
 
     def shared_permits(self) -> int:
         """`permits`, or 0 while the limit of unacknowledged messages is reached."""
