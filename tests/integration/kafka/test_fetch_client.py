@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, Gone, KafkaPartition, OutOfRange
 from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient, WatchedPartition
-from pulsar_on_kafka.kafka.reading.fetch_sessions import Fetched, FetchEvent
+from pulsar_on_kafka.kafka.reading.fetch_session import MAX_PARTITIONS, FetchSession
+from pulsar_on_kafka.kafka.reading.fetch_sessions import Fetched, FetchEvent, FetchSessions
 from pulsar_on_kafka.kafka.reading.record_batches import decode
+from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
-from tests.steps import Unique
+from pulsar_on_kafka.kafka.wire.fetch_messages import EpochEnd, FetchRequest, PartitionToFetch
+from tests.brokers import available
+from tests.steps import Missing, Unique
 from tests.waiting import never, patience, until
 
 pytestmark = pytest.mark.kafka
@@ -347,3 +354,80 @@ def test_a_closed_client_refuses_new_readers(wire: WireClient, create: Create) -
     reader.watched.hand_out(1)
     reader.watched.forget()
     assert client.open_connections == 0
+
+
+# A broker of this module's own -----------------------------------------------------------------------------------
+
+
+@pytest.mark.kills
+def test_readers_continue_when_sessions_or_the_broker_are_lost(
+    missing: Missing, tmp_path: Path, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: dict[FetchSession, list[float]] = {}
+    ask, fail = FetchSessions.requests, FetchSessions.failed
+
+    def requests(machine: FetchSessions, now_s: float) -> list[tuple[FetchSession, FetchRequest]]:
+        found = ask(machine, now_s)
+        for session, _ in found:
+            sessions.setdefault(session, [])
+        return found
+
+    def failed(machine: FetchSessions, session: FetchSession, now_s: float) -> None:
+        sessions[session].append(now_s)
+        fail(machine, session, now_s)
+
+    monkeypatch.setattr(FetchSessions, "requests", requests)
+    monkeypatch.setattr(FetchSessions, "failed", failed)
+    slots = {"max.incremental.fetch.session.cache.slots": "8"}
+    options = BrokerOptions(heap_mb=512, log_file=tmp_path / "broker.log", extra=slots)
+    with available(missing, EmbeddedBroker(options)) as broker, ExitStack() as stack:
+        wire = WireClient({"bootstrap.servers": broker.bootstrap, "client.id": "test"})
+        stack.callback(wire.close, patience())
+        client = FetchClient(wire, patience())
+        topic = unique()
+        kafka = AdminClient({"bootstrap.servers": broker.bootstrap})
+        kafka.create_topics([NewTopic(topic, 3 * MAX_PARTITIONS, 1)])[topic].result(WAIT_S)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+        readers = [Reader(client, KafkaPartition(topic, each)) for each in range(3 * MAX_PARTITIONS)]
+
+        def more(count: int) -> None:
+            for reader in readers:
+                producer.produce(topic, b"%d" % (count - 1), partition=reader.watched.where.partition)
+            assert producer.flush(WAIT_S) == 0
+            until(lambda: all(len(reader.read()) >= count for reader in readers), f"record {count} of each partition")
+            assert all(reader.values == numbered(0, count) for reader in readers)
+
+        more(1)
+
+        async def end_sessions(brokers: KafkaBrokers) -> int:
+            last = [each.last_request() for each in sessions]
+            (node_id,) = {each.node_id for each in sessions}
+            connection = await brokers.connection(node_id, ConnectionLane.QUERIES)
+            for request in filter(None, last):
+                assert (await connection.send(request, "test", WAIT_S)).error_code == 0
+            return len([*filter(None, last)])
+
+        assert wire.call(end_sessions, patience(), "the test") > 0
+        more(2)
+        broker.pause()
+        broker.resume()
+        more(3)
+        broker.kill()
+        until(lambda: max(map(len, sessions.values())) >= 4, "four attempts of a session")
+        broker.start()
+        more(4)
+        for times in sessions.values():
+            assert all(later - before >= 0.1 for before, later in pairwise(times))
+
+        async def diverging(brokers: KafkaBrokers) -> EpochEnd | None:
+            """What the broker says to a reader that read offset 4 in epoch 0, in which the log has 3 records."""
+            (found,) = (await brokers.refresh_topics((topic,), WAIT_S)).values()
+            leader = found.partitions[0]
+            connection = await brokers.connection(leader.leader_id, ConnectionLane.QUERIES)
+            wanted = PartitionToFetch(leader.partition_index, 4, 1000, leader.leader_epoch, 0)
+            request = FetchRequest(0, 1, 1000, ((found.topic_id, (wanted,)),))
+            ((_, (partition,)),) = (await connection.send(request, "test", WAIT_S)).topics
+            return partition.diverging_epoch
+
+        assert wire.call(diverging, patience(), "the test") == EpochEnd(0, 3)
+        client.close(patience())

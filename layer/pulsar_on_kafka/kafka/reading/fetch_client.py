@@ -227,7 +227,11 @@ class FetchClient(OfOneProcess):
     def _turn(self) -> None:
         self._is_woken = False  # before the calls are read: a later one wakes the loop again
         for _ in range(len(self._calls)):
-            self._calls.popleft()()
+            call = self._calls.popleft()
+            try:
+                call()
+            except Exception:  # it must not end the reading of all others
+                _log.exception("a call of the fetch sessions failed")
         if self._is_closed:
             return
         now_s = self._loop.time()
@@ -290,7 +294,7 @@ class FetchClient(OfOneProcess):
     async def _send_when_open(self, session: FetchSession, request: FetchRequest) -> None:
         try:
             connection = await self._brokers.dedicated_connection(session.node_id)
-        except errors.LayerError as failure:
+        except Exception as failure:  # of any kind: without this call the session would wait forever
             self._fail(session, failure)
             return
         self._connections[session] = connection
