@@ -61,11 +61,12 @@ _log: Final = logging.getLogger(__name__)
 WHEEL_S: Final = 0.05
 """The interval of the timer wheel: due heartbeats wait up to that long."""
 MIN_BEAT_S: Final = 0.5
-MAX_BEATS_PER_S: Final = 4000
+MAX_BEATS_PER_S: Final = 2000
 MIN_SESSION_S: Final = 6.0
 SESSION_BEATS: Final = 4
 TOPICS_EVERY_S: Final = 10.0
-"""The time in which the partition count of each topic is read once."""
+"""The time in which the partition count of each topic is read once; longer with more than 5,000 topics."""
+_MAX_TOPICS_PER_S: Final = 500
 LATE_TURN_S: Final = 1.0
 """A turn of the wheel that is later than this is logged."""
 _CALLS_A_TURN: Final = 100
@@ -208,8 +209,8 @@ class _WaitingSend:
 class GroupClient(OfOneProcess):
     """All memberships of a process in one cluster, under one login. Thread-safe.
 
-    **Heartbeats.** A membership sends one every 0.5 s, or less often if there are more than 2,000 memberships: the loop
-    sends up to 4,000 a second. The session is four intervals, and 6 s at least.
+    **Heartbeats.** A membership sends one every 0.5 s, or less often if there are more than 1,000 memberships: the loop
+    sends up to 2,000 a second. The session is four intervals, and 6 s at least.
     """
 
     def __init__(self, wire: WireClient, deadline: Deadline) -> None:
@@ -218,7 +219,7 @@ class GroupClient(OfOneProcess):
         self.lag = Latencies()
         """The delay of the wheel's turns, in seconds: of all heartbeats that were due."""
         self.beats = BeatTimes(MIN_BEAT_S, MIN_SESSION_S)
-        """The times of each membership, by the number of all."""
+        """The times of all memberships, by their number."""
         self._calls: deque[Callable[[float], None]] = deque()
         self._is_called = False
         """The loop is about to run `_calls`."""
@@ -226,6 +227,8 @@ class GroupClient(OfOneProcess):
         self._wheel: defaultdict[int, list[ClientMembership]] = defaultdict(list)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_deferred = False
+        """The last turn was late, and left its work to the next one."""
         self._numbers = itertools.count(1)
         self._by_topic: defaultdict[str, set[ClientMembership]] = defaultdict(set)
         self._uncounted: set[str] = set()
@@ -311,13 +314,14 @@ class GroupClient(OfOneProcess):
 
     def _count(self) -> None:
         """Sets the times of heartbeats by the number of memberships."""
-        interval_s = max(MIN_BEAT_S, len(self._memberships) / MAX_BEATS_PER_S)
-        self.beats = BeatTimes(interval_s, max(MIN_SESSION_S, SESSION_BEATS * interval_s))
+        self.beats.interval_s = max(MIN_BEAT_S, len(self._memberships) / MAX_BEATS_PER_S)
+        self.beats.session_s = max(MIN_SESSION_S, SESSION_BEATS * self.beats.interval_s)
 
     # The loop: the wheel ------------------------------------------------------------------------------------------
 
     def _enter(self, membership: ClientMembership) -> None:
         self._memberships.add(membership)
+        self._count()
         self._by_topic[membership.topic].add(membership)
         if self._timer is None:
             self._turn = math.floor(self._loop.time() / WHEEL_S)
@@ -333,9 +337,13 @@ class GroupClient(OfOneProcess):
         now_s = self._loop.time()
         late_s = max(0.0, now_s - (self._turn + 1) * WHEEL_S)
         self.lag.add(late_s)
+        if late_s > WHEEL_S and not self._is_deferred:  # responses that came meanwhile are read first
+            self._is_deferred = True
+            self._timer = self._loop.call_later(WHEEL_S, self._turn_wheel)
+            return
+        self._is_deferred = False
         if late_s > LATE_TURN_S:
             _log.warning("heartbeats of %d memberships are late by %.1f s", len(self._memberships), late_s)
-        self._count()
         last = math.floor(now_s / WHEEL_S)
         for turn in sorted(turn for turn in self._wheel if turn <= last):
             for membership in self._wheel.pop(turn):
@@ -352,7 +360,6 @@ class GroupClient(OfOneProcess):
     def _tick(self, membership: ClientMembership, now_s: float) -> None:
         machine = membership.machine
         was_stalled = machine.is_stalled
-        machine.beat_every(self.beats)
         self.do(membership, machine.tick(now_s, membership.step_due_s))
         if machine.is_stalled and not was_stalled:
             _log.warning(
@@ -412,6 +419,7 @@ class GroupClient(OfOneProcess):
 
     def _leave(self, membership: ClientMembership) -> None:
         self._memberships.discard(membership)
+        self._count()
         self._brokers.forget_coordinator(membership.group_id)
         members = self._by_topic[membership.topic]
         members.discard(membership)
@@ -547,7 +555,8 @@ class GroupClient(OfOneProcess):
         """Reads partition counts: of new topics at once, and of each known one every ten seconds."""
         try:
             await self._count_some()
-            self._next_topics_s = self._loop.time() + TOPICS_EVERY_S / max(1, len(self._counted) // GROUPS_A_REQUEST)
+            pause_s = TOPICS_EVERY_S / max(1, len(self._counted) // GROUPS_A_REQUEST)
+            self._next_topics_s = self._loop.time() + max(pause_s, GROUPS_A_REQUEST / _MAX_TOPICS_PER_S)
         except errors.LayerError as failure:
             _log.info("the partition counts of topics, again in %g s: %s", _RETRY_S, failure)
             self._next_topics_s = self._loop.time() + _RETRY_S

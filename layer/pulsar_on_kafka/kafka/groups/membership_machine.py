@@ -149,9 +149,13 @@ class LeftGroup(NamedTuple):
 GroupAction = Send | FindCoordinator | Assigned | Revoke | LostPartitions | Committed | JoinRefused | LeftGroup
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BeatTimes:
-    """Seconds between two heartbeats, and until Kafka removes a member without any."""
+    """Seconds between two heartbeats, and until Kafka removes a member without any.
+
+    Many machines share them, and they change. The interval counts from the next heartbeat, the session from the next
+    join.
+    """
 
     interval_s: float
     session_s: float
@@ -290,10 +294,6 @@ class MembershipMachine:
         if 0 < self._assigned_count < self._partition_count:
             self._rejoin(now_s)
         return self._taken()
-
-    def beat_every(self, beats: BeatTimes) -> None:
-        """The interval counts from the next heartbeat, the session from the next join."""
-        self._beats = beats
 
     # Responses and time -------------------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ COMMIT_CONNECTIONS: Final = 8
 HEARTBEAT_CONNECTIONS: Final = 8
 """Connections to a broker for heartbeats. A broker on a busy machine handles about 50 a second on each."""
 HEARTBEAT_READS_S: Final = 0.05
-"""The interval in which the responses of such a connection are read together."""
+COMMIT_READS_S: Final = 0.005
+"""The interval in which many responses of such a connection are read together."""
 GROUPS_A_REQUEST: Final = 200
 """The groups of one FindCoordinator, DescribeGroups or OffsetFetch."""
 MAX_REMEMBERED: Final = 100_000
@@ -303,7 +304,7 @@ class _Broker:
             ConnectionLane.HEARTBEATS: [
                 _SharedConnection(self._dial, HEARTBEAT_READS_S) for _ in range(HEARTBEAT_CONNECTIONS)
             ],
-            ConnectionLane.COMMITS: [_SharedConnection(self._dial) for _ in range(COMMIT_CONNECTIONS)],
+            ConnectionLane.COMMITS: [_SharedConnection(self._dial, COMMIT_READS_S) for _ in range(COMMIT_CONNECTIONS)],
             ConnectionLane.QUERIES: [_SharedConnection(self._dial)],
         }
         self.waits = WaitConnections(self._dial)

@@ -22,6 +22,7 @@ MAX_IN_FLIGHT: Final = 20_000
 """Requests of one connection that wait for responses; a further one is refused."""
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that the operating system has not taken yet; above, requests are refused."""
+MIN_TOGETHER: Final = 4
 _SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 
@@ -78,7 +79,7 @@ class BrokerConnection(asyncio.Protocol):
         self.failure: Exception | None = None
         """The error of the socket or of TLS that ended the connection."""
         self.read_interval_s = 0.0
-        """After each read the connection waits so long, so that it reads many small responses together."""
+        """The pause after a read while `MIN_TOGETHER` requests wait: many small responses are then read together."""
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._out: list[bytes] = []
@@ -202,7 +203,8 @@ class BrokerConnection(asyncio.Protocol):
             self._receive(data)
         except CorruptRecord as malformed:
             self.close(ConnectionLost(f"{self.address} does not speak Kafka's protocol: {malformed}"))
-        if self.read_interval_s and self._transport is not None and self._closed is None:
+        is_paced = self.read_interval_s and len(self._waiting) >= MIN_TOGETHER
+        if is_paced and self._transport is not None and self._closed is None:
             self._transport.pause_reading()
             self._loop.call_later(self.read_interval_s, self._resume)
 

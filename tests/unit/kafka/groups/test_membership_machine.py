@@ -54,7 +54,8 @@ class Played:
 
     def __init__(self, only: int | None = None) -> None:
         self.now_s = 100.0
-        self.machine = MembershipMachine("g", "t", BeatTimes(0.5, 6.0), only)
+        self.beats = BeatTimes(0.5, 6.0)
+        self.machine = MembershipMachine("g", "t", self.beats, only)
         self.done: list[GroupAction] = self.machine.begin(4, self.now_s)
 
     def do(self, actions: list[GroupAction]) -> None:
@@ -418,7 +419,7 @@ def test_an_unreadable_assignment_is_lost_and_does_not_make_a_tight_loop() -> No
 
 def test_a_longer_session_counts_from_kafkas_answer_on() -> None:
     played = stable(0)
-    played.machine.beat_every(BeatTimes(2.5, 10.0))
+    played.beats.interval_s, played.beats.session_s = 2.5, 10.0
     played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert played.sent(JoinGroupRequest)[1].session_timeout_ms == 10_000
     alive_s = played.now_s
