@@ -57,6 +57,8 @@ _IDLE_STEPS: Final = 6
 """Steps in this time that nothing causes and that change nothing."""
 _SUSPECT_STEPS: Final = 24
 """The same while suspects wait for each other, where the member looks each millisecond."""
+_UNREAD_LIMIT_S: Final = 1.5
+"""The time until records are read for a consumer with room."""
 _CALM_LIMIT_S: Final = 200.0
 """The time in which all messages are acknowledged and saved, after faults end and consumers recover."""
 
@@ -69,7 +71,7 @@ class Timeline:
         self._rng = rng
         self._waiting: list[tuple[float, int, bool, Callable[[], None]]] = []
         self._numbers = count()
-        self.often_amid = rng.choice((0.0, 0.02, 0.2))
+        self.often_amid = rng.choice((0.0, 0.05, 0.5))
         self._amid = False
 
     def after(self, seconds: float, action: Callable[[], None], *, thread: bool = False) -> None:
@@ -204,6 +206,8 @@ class PlayedGroup:
             position, log = self._positions[number], self._world.logs[number]
             if limit <= 0 or number in self._paused | self._refused or self._ready_s[number] > now_s:
                 continue
+            if self._world.is_down(number):
+                continue
             where = KafkaPartition("orders", number)
             if position < self._world.begins[number]:
                 self._refused.add(number)
@@ -216,6 +220,14 @@ class PlayedGroup:
                 events.append(Records(where, run))
                 limit -= len(run)
         return events
+
+    def has_unread(self, partition: int) -> bool:
+        """Whether records of a partition could be fetched, if it is not paused."""
+        position, log = self._positions.get(partition, 0), self._world.logs[partition]
+        if partition not in self._positions or partition in self._refused or self._world.is_down(partition):
+            return False
+        ready = self._ready_s[partition] <= self._world.clock.seconds and position >= self._world.begins[partition]
+        return ready and any(record is not None for record in log[position:])
 
     def _call_back(self) -> None:
         while self._calls:
@@ -233,7 +245,7 @@ class PlayedGroup:
         return self._known.get(partition, -1)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        if self._world.fails(0.2):
+        if self._world.is_down(partition) or self._world.fails(0.2):
             raise errors.StoreError("no broker answers")
         return self._world.begins[partition], len(self._world.logs[partition])
 
@@ -416,14 +428,15 @@ class MemberWorld:
         partitions = rng.choice((1, 1, 2, 3))
         self.logs: list[list[Record | None]] = [[] for _ in range(partitions)]
         self.begins = [0] * partitions
+        self.down_until_s = [0.0] * partitions
         self.calm = False
         self.faults = rng.choice((False, True, True))
         self.letters = kind.is_shared and rng.random() < 0.3
         self.often_timed = rng.choice((0.0, 0.0, 0.5))
         self.often_delayed = rng.choice((0.0, 0.0, 0.3)) if kind.is_shared else 0.0
         self.often_batched = rng.choice((0.0, 0.0, 0.3))
-        self.capacities = rng.choice(((10,), (1, 4, 1000), (0, 2)))
-        self.probes = rng.choice((0.0, 0.05, 0.3))
+        self.capacities = rng.choice(((10,), (1, 4, 1000), (0, 2), (1,)))
+        self.probes = rng.choice((0.0, 0.1, 0.4))
         """The share of waits in which a step comes that nothing caused."""
         self.received: set[tuple[int, int]] = set()
         self.steps = 0
@@ -431,7 +444,9 @@ class MemberWorld:
         self.probed: dict[str, int] = {}
         self._effects: list[_Effect] = []
         self._causes = self._causes_before = 0
+        self._unread_since_s = _START_S
         self._idle: deque[float] = deque()
+        self._most_idle = _IDLE_STEPS
         self.commands = CommandQueue()
         self.slots = [Acks(number, self.timeline.amid) for number in range(partitions)]
         self.owned: dict[int, OwnedPartition] = {}
@@ -471,6 +486,9 @@ class MemberWorld:
 
     # What parts of the world report -------------------------------------------------------------------------------
 
+    def is_down(self, partition: int) -> bool:
+        return not self.calm and self.clock.seconds < self.down_until_s[partition]
+
     def fails(self, chance: float) -> bool:
         return self.faults and not self.calm and self.rng.random() < chance
 
@@ -492,7 +510,7 @@ class MemberWorld:
 
     def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Record]]:
         self.cause()
-        if self.fails(0.1):
+        if self.is_down(partition) or self.fails(0.1):
             raise errors.StoreError("no broker answers")
         if offsets[0] < self.begins[partition]:
             raise errors.OffsetOutOfRange("deleted")
@@ -500,9 +518,12 @@ class MemberWorld:
         found = [record for offset in offsets if offset < len(log) and (record := log[offset]) is not None]
         if found:
             yield found
+        if offsets[-1] >= len(log):
+            self.clock.seconds += 2.0
+            raise errors.DeadlineExceeded("the log ends before that")
 
     def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
-        if self.fails(0.2):
+        if self.is_down(partition) or self.fails(0.2):
             raise errors.StoreError("no broker answers")
         return self.begins[partition]
 
@@ -517,7 +538,8 @@ class MemberWorld:
         for _ in range(self.rng.randrange(2, 20)):
             self.timeline.after(self.rng.uniform(0, active_s), self._publish)
         for action, most in (
-            (self._rebalance, 3), (self._delete, 2), (self._replace, 4), (self._flush, 3), (self._redeliver, 2)
+            (self._rebalance, 4), (self._delete, 2), (self._replace, 4), (self._flush, 3), (self._redeliver, 2),
+            (self._stop_leader, 4),
         ):  # fmt: skip
             for _ in range(self.rng.randrange(most)):
                 self.timeline.after(self.rng.uniform(0.1, active_s), action)
@@ -555,6 +577,13 @@ class MemberWorld:
         taken = [number for number in range(len(self.logs)) if self.rng.random() < 0.6]
         self.group.take_away(taken, lost=self.rng.random() < 0.4)
         self.timeline.after(self.rng.choice((0.0, 0.1, 1.0)), lambda: self.group.assign(range(len(self.logs))))
+
+    def _stop_leader(self) -> None:
+        """A partition's leader does not answer for some time."""
+        if self.faults:
+            number, seconds = self.rng.randrange(len(self.logs)), self.rng.choice((0.5, 4.0))
+            self.down_until_s[number] = self.clock.seconds + seconds
+            self.timeline.after(seconds, self.cause)
 
     def _delete(self) -> None:
         """Retention deletes the beginning of a log."""
@@ -645,17 +674,29 @@ class MemberWorld:
             idle = was_idle and not self._effects and caused == self._causes_before
             self._see_spin(now_s, idle=idle, most=_SUSPECT_STEPS if suspects else _IDLE_STEPS)
         self._causes_before = self._causes
+        self._see_unread(now_s)
         self.clock.seconds += self.rng.choice((0.00002, 0.0002))
         return following
 
     def _see_spin(self, now_s: float, *, idle: bool, most: int) -> None:
-        if not idle:
+        if not idle or most != self._most_idle:
+            self._most_idle = most
             self._idle.clear()
             return
         self._idle.append(now_s)
         while self._idle[0] < now_s - _IDLE_WINDOW_S:
             self._idle.popleft()
         assert len(self._idle) <= most, f"{self}: {len(self._idle)} idle steps in {_IDLE_WINDOW_S} s"
+
+    def _see_unread(self, now_s: float) -> None:
+        """A Shared consumer with room gets messages of every partition that can be read."""
+        if self.kind is not SubscriptionType.SHARED or self.letters:
+            return
+        low = any(a.inbox.shared_permits() > 0 and a.inbox.has_room_again() for a in self.applications)
+        if not low or not any(map(self.group.has_unread, self.owned)):
+            self._unread_since_s = now_s
+        late_s = now_s - self._unread_since_s
+        assert late_s <= _UNREAD_LIMIT_S, f"{self}: a consumer with room waited {late_s:.1f} s for records"
 
     def _wait(self, following: NextStep, until_s: float) -> tuple[Sequence[Event], float | None]:
         """Wait as `PollingDriver`; returns the events, and the due time if the step comes before it without a cause."""
@@ -672,11 +713,14 @@ class MemberWorld:
                 events = self.group.poll(self.serving.max_records if following.reads else 1)
                 if events:
                     self.cause()
+                    self._unread_since_s = clock.seconds
                     return events, None
             if self.commands.is_woken or clock.seconds >= min(due_s, until_s):
                 return (), None
-            if clock.seconds >= probe_s:
-                return (), due_s
+            if clock.seconds >= probe_s:  # where no records are of use, these change nothing
+                caused = self._causes
+                events = [] if following.reads else self.group.poll(self.serving.max_records)
+                return events, due_s if caused == self._causes else None
             self.timeline.move_to(min(due_s, until_s, probe_s, inf if following.reads else poll_s))
 
 

@@ -31,6 +31,8 @@ _SUSPECTS_INTERVAL_S: Final = 0.001
 """Suspects wait for each other: for a save, then an acknowledgement."""
 _HELD_SUSPECTS_INTERVAL_S: Final = 0.01
 """No save is awaited, and the consumers have held their messages for long, or have no room."""
+_END_RETRY_INTERVAL_S: Final = 10.0
+"""Between two requests for a log's end; the member waits for each reply."""
 _SETTLED_SOON_S: Final = 1.0
 """After so long, messages count as held for long."""
 
@@ -124,6 +126,8 @@ class DeliveryCounting:
         self._nacks = nacks
         self._dead_lettering = dead_lettering
         self._log_end = log_end
+        self._without_end: dict[int, float] = {}
+        """Partitions whose log's end was unknown at their take-over, and the time of the next request for it."""
 
     def requires_save(self) -> bool:
         return any(owned.guard is not None and owned.guard.requires_save for owned in self._owned.values())
@@ -172,7 +176,10 @@ class DeliveryCounting:
             guard.departed(seen, Departure.CLOSED)  # no consumer holds them under this owner
         else:
             floors = saved.floors if self._by_slot else None
-            again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor, floors)
+            end = self._end_of_log(owned, saved)
+            again = guard.recover(saved, saved.limit if end is None else min(saved.limit, end), owned.cursor, floors)
+            if end is not None:
+                again -= guard.ends_at(end)
             redeliveries.waiting.update(again)
             owned.intake.passed_over.update(again)
             for (_, count), offsets in saved.counts.items():
@@ -189,6 +196,8 @@ class DeliveryCounting:
             guard = owned.guard
             if guard is None or owned.quiet:  # quiet: members may still report that they hold them
                 continue
+            if self._without_end.get(owned.number, inf) <= self._clock.monotonic():
+                self._forget_beyond_end(owned, guard)
             if guard.suspects and not guard.reported:
                 _log.warning(
                     "cursor=%s %d messages are delivered alone, or in small windows, because their consumer died",
@@ -291,14 +300,29 @@ class DeliveryCounting:
                     taken.add(offset)
         return taken - BitMap64(owned.holders)
 
-    def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
-        """The limit of reserved deliveries, up to the log's end."""
-        if limit <= owned.next_unacked:
-            return limit
+    def _end_of_log(self, owned: OwnedPartition, saved: Deliveries) -> int | None:
+        """The log's end, which limits what a former owner delivered; None if nothing depends on it, or if Kafka does
+        not reply."""
+        self._without_end.pop(owned.number, None)
+        if max(saved.limit - 1, max(saved.suspects, default=-1)) < owned.next_unacked:
+            return None
         try:
-            return min(limit, self._log_end(owned.number))
+            return self._log_end(owned.number)
         except errors.StoreError:
-            return limit
+            self._without_end[owned.number] = self._clock.monotonic()
+            return None
+
+    def _forget_beyond_end(self, owned: OwnedPartition, guard: DeliveryGuard) -> None:
+        """Forget suspects that were never written: each attempt to read them would wait for records."""
+        try:
+            end = self._log_end(owned.number)
+        except errors.StoreError:
+            self._without_end[owned.number] = self._clock.monotonic() + _END_RETRY_INTERVAL_S
+            return
+        del self._without_end[owned.number]
+        beyond = guard.ends_at(end)
+        owned.redeliveries.taken(beyond)
+        owned.intake.passed_over.difference_update(beyond)
 
     def _put_off_again(self, owned: OwnedPartition, put_off: Mapping[int, BitMap64]) -> None:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()

@@ -118,8 +118,11 @@ class Dispatcher:
         )
 
     def other_partition_flows(self) -> bool:
-        """Some consumer has room, and the waiting messages are for another consumer (Failover inside a process)."""
-        return self._shared is None and any(
+        """Some consumer has room, and the waiting messages are for another consumer (Failover inside a process), or
+        wait for a redelivery read, which failed (Shared)."""
+        if self._shared is not None:
+            return self._keys is None and self._reads.failed and self._shared.takes_any()
+        return any(
             owned.active is not None and not owned.buffered and owned.active.endpoint.permits() > 0
             for owned in self._owned.values()
         )

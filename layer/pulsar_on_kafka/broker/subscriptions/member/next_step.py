@@ -136,6 +136,8 @@ class StepTimer:
             self._reader.pause_all()
         due_s = max(self._due_s(done, now_s), now_s + _STARVED_INTERVAL_S)
         room_s = self._await_room(now_s)
+        if not self._dispatcher.has_undelivered():  # a receiver drained its inbox after the dispatch
+            room_s = now_s
         if self._dispatcher.replay_failed or not first:
             room_s = max(room_s, now_s + _STARVED_INTERVAL_S)
         due_s = self._await_acknowledgement(min(due_s, room_s), done, waits=True)

@@ -148,6 +148,15 @@ class DeliveryGuard:
         self._kept |= kept
         self._delivered.update((offset, count + 1) for offset, count in redeliveries.items())
 
+    def ends_at(self, end: int) -> BitMap64:
+        """Forgets entries at or above the log's end, which no process can have delivered; returns them."""
+        beyond = BitMap64(offset for offset in self.offsets() if offset >= end)
+        self.settled(list(beyond))
+        self._position, self.reported_below = min(self._position, end), min(self.reported_below, end)
+        self._floors.undecided_below = min(self._floors.undecided_below, end)
+        self._changed = True
+        return beyond
+
     def start_over(self, position: int) -> None:
         """Forgets earlier deliveries after a seek; nothing is delivered before the next save."""
         self._position = position

@@ -365,6 +365,34 @@ def test_what_was_reserved_beyond_the_logs_end_was_not_handed_out() -> None:
         served.dispatcher.log_end(0)
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["at the next take-over", "under this owner"])
+def test_suspects_beyond_the_logs_end_are_forgotten_once_that_is_known(later: bool) -> None:
+    """Each attempt to read them would wait for records, and the member would look each 10 ms."""
+    served = Served()
+    served.write(*records(3))
+    served.fails = True
+    cursor = CursorState(0, 10)
+    cursor.deliveries = Deliveries(50, suspects=BitMap64([70]))
+    served.own(0, cursor=cursor)
+    served.dispatcher.count_deliveries()
+    assert guard_of(served).suspects == 51
+    counting = served.dispatcher.counting
+    counting.report_suspects()
+    served.fails = False
+    if later:
+        counting.report_suspects()
+        assert guard_of(served).suspects == 51, "it is requested each ten seconds"
+        served.clock.seconds += 10.0
+        counting.report_suspects()
+    else:
+        cursor.deliveries = saved(served)
+        served.own(0, cursor=cursor)
+        served.dispatcher.count_deliveries()
+    assert guard_of(served).suspects == 3
+    owned = served.owned[0]
+    assert (list(owned.redeliveries.waiting), list(owned.intake.passed_over)) == ([0, 1, 2], [0, 1, 2])
+
+
 def test_the_logs_end_is_not_asked_for_where_all_below_the_limit_is_acknowledged() -> None:
     served = Served()
     served.fails = True

@@ -49,6 +49,22 @@ def test_messages_wait_for_room() -> None:
     assert not served.dispatcher.other_partition_flows()
 
 
+def test_a_redelivery_read_that_fails_does_not_stop_other_partitions() -> None:
+    served = Served(partitions=2)
+    a = served.consumer("a", 4)
+    served.publish(*records(1))
+    assert served.received(a, 0.0) == [0]
+    served.refuse(a, 0)
+    assert not served.dispatcher.other_partition_flows()
+    served.fails = True
+    assert not served.turn(0.5)
+    assert served.dispatcher.has_undelivered()
+    assert served.dispatcher.other_partition_flows(), "what partition 1 has is read on"
+    served.publish(*records(4), partition=1)
+    assert served.turn()
+    assert not served.dispatcher.other_partition_flows(), "nothing has room"
+
+
 def test_a_partition_that_is_quiet_gives_nothing() -> None:
     served = Served(partitions=2)
     a = served.consumer("a")
