@@ -25,8 +25,8 @@ from pulsar_on_kafka.cli.shared.on_demand import OnDemandGroup
 ROOT: Final = Path(__file__).resolve().parents[2]
 LOADED: Final = "; import json, sys; print(); print(json.dumps(sorted(sys.modules)))"
 HEAVY: Final = (
-    "asyncio", "confluent_kafka", "cryptography", "fastavro", "kafka", "msgspec", "orjson", "prometheus_client",
-    "pydantic", "pyroaring", "pyspark", "rich",
+    "aiokafka", "asyncio", "confluent_kafka", "cryptography", "fastavro", "kafka", "msgspec", "orjson",
+    "prometheus_client", "pydantic", "pyroaring", "pyspark", "rich",
 )  # fmt: skip
 DOING: Final = {"pulsar_on_kafka.admin", "pulsar_on_kafka.client.client", "pulsar_on_kafka.broker.node.node"}
 """What commands do their work with."""
