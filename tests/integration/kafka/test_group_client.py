@@ -17,7 +17,11 @@ from pulsar_on_kafka.kafka.groups.membership_machine import MemberGeneration
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
+from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.group_messages import LeaveGroupRequest, LeavingMember
+from pulsar_on_kafka.kafka.wire.offset_messages import OffsetCommitRequest, OffsetToCommit
+from tests.late_proxy import OFFSET_COMMIT, late_broker
+from tests.steps import Missing
 from tests.waiting import patience, until
 
 pytestmark = pytest.mark.kafka
@@ -270,6 +274,44 @@ def test_a_topic_that_does_not_exist_is_reported_until_it_does(
     admin_of_kafka.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
     until(lambda: share_out([owner]), "all partitions")
     owner.leave()
+
+
+def test_a_commit_that_arrives_behind_a_newer_one_changes_nothing(missing: Missing, unique: Callable[[], str]) -> None:
+    """librdkafka's members need `ResentCommits` for it (F25)."""
+    name, group_id = unique(), unique()
+    with late_broker(missing) as proxy:
+        bootstrap = proxy.url.removeprefix("kafka://")
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures end with it
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(WAIT_S)
+        wire = WireClient({"bootstrap.servers": bootstrap, "client.id": "test"})
+        client = GroupClient(wire, patience())
+        owner = Owner(client, group_id, name)
+        until(lambda: owner.partitions() == [0], "the partition")
+        former = owner.generation
+        proxy.hold(OFFSET_COMMIT, 10.0)
+        with pytest.raises(errors.CommitOutcomeUnknown):
+            owner.membership.commit({0: CommittedOffset(9, "late")}, former).result(WAIT_S)
+        until(lambda: owner.partitions() == [0] and owner.lost == 1, "another membership")
+        owner.owned[0] = 12
+        owner.save(0)
+        assert not proxy.delivered
+        until(lambda: proxy.delivered["OffsetCommit"], "the late request")
+        assert owner.membership.committed((0,), WAIT_S).result(WAIT_S) == {0: CommittedOffset(12, "pok1:")}
+
+        async def refusals(brokers: KafkaBrokers) -> list[int]:
+            codes = []
+            for member_id in (former.member_id, owner.membership.member_id):
+                offsets = ((name, (OffsetToCommit(0, 9, "late"),)),)
+                request = OffsetCommitRequest(group_id, former.number, member_id, offsets)
+                response = await brokers.send_to_coordinator(group_id, ConnectionLane.QUERIES, request, "test", WAIT_S)
+                codes.append(response.topics[0][1][0].error_code)
+            return codes
+
+        codes = wire.call(refusals, patience(), "the same commit")
+        assert codes == [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION]
+        owner.leave()
+        client.close(patience())
+        wire.close(patience())
 
 
 def test_a_commit_without_a_response_makes_another_member(

@@ -2,6 +2,11 @@
 
 The loop joins, sends heartbeats and commits, and calls the owners back. It runs none of their code beyond these
 callbacks, so a busy owner delays no heartbeat. `MembershipMachine` has the rules of one membership.
+
+**Late commits.** librdkafka sends an unanswered commit again, and the first copy may set the group back later (F25,
+`ResentCommits`). Here this cannot happen: each commit is sent once. A commit with an unknown outcome ends its
+membership: the client leaves, and joins as another member in a later generation. Kafka refuses the late commit by its
+member id, and by its generation too.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ COMMIT_TIMEOUT_S: Final = 10.0
 """The time for which a commit is sent again to the group's coordinator, after responses that it was not executed."""
 OWNER_TIMEOUT_S: Final = 300.0
 """The time for which an owner may leave a due step. Then other members get its partitions. librdkafka's default."""
-POSTPONED_RETRY_S: Final = 3.5
-"""The interval of a postponed JoinGroup: Kafka delays a group's first rebalance by 3 s (its default)."""
+POSTPONED_RETRY_S: Final = 1.5
+"""The interval of a postponed JoinGroup."""
 _STALLED_CHECK_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.1
 _MAX_RETRY_S: Final = 2.0
