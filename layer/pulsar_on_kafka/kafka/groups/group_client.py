@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.base.forks import OfOneProcess, after_fork_in_child, process_lock
 from pulsar_on_kafka.base.meters import Latencies
 from pulsar_on_kafka.kafka.errors import translate_code
 from pulsar_on_kafka.kafka.groups.membership import split_commits
@@ -211,6 +211,19 @@ class _WaitingSend:
         self._client.not_sent(self._membership, self._action, failure)
 
 
+_open_clients: Final[set[GroupClient]] = set()
+_open_lock: Final = process_lock()
+
+
+def open_clients() -> list[GroupClient]:
+    """The clients of this process, for metrics."""
+    with _open_lock:
+        return [*_open_clients]
+
+
+after_fork_in_child(_open_clients.clear)
+
+
 class GroupClient(OfOneProcess):
     """All memberships of a process in one cluster, under one login. Thread-safe.
 
@@ -246,11 +259,18 @@ class GroupClient(OfOneProcess):
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
+        with _open_lock:
+            _open_clients.add(self)
 
     async def _begin(self, brokers: KafkaBrokers) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
         return asyncio.get_running_loop(), brokers
 
     # Any thread ---------------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """The number of memberships."""
+        return len(self._memberships)
 
     def join(
         self, group_id: str, topic: str, callbacks: MembershipCallbacks, *, client_id: str, only: int | None = None
@@ -315,6 +335,8 @@ class GroupClient(OfOneProcess):
         """Ends all memberships without leaving their groups; owners leave before. A second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
+            with _open_lock:
+                _open_clients.discard(self)
             self._wire.call(self._end, deadline, "the end of the memberships")
 
     def _count(self) -> None:

@@ -6,13 +6,14 @@ import platform
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
+from operator import add
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.meters import ReadCounts, SendCounts, SubscriptionMeter
+from pulsar_on_kafka.base.meters import Latencies, ReadCounts, SendCounts, SubscriptionMeter
 from pulsar_on_kafka.broker.node.metrics.process import (
     COUNTER,
     GAUGE,
@@ -29,6 +30,7 @@ from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMembe
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail, TailStats
 from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.kafka.groups.group_client import open_clients
 from pulsar_on_kafka.statelog.view import unreadable
 
 _PATIENCE_S: Final = 2.0
@@ -132,6 +134,7 @@ class MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _build()
         yield from _handles()
+        yield from _memberships()
         nodes = live_nodes()
         deadline = Deadline.after(_PATIENCE_S)
         sent = [([node.cluster_id, topic], meter.counts()) for node in nodes for topic, meter in node.meters.topics()]
@@ -165,6 +168,19 @@ def _build() -> Metric:
 def _handles() -> Iterator[Metric]:
     yield GAUGE("pok_librdkafka_handles", "Handles of librdkafka in this process.", handles.count())
     yield GAUGE("pok_librdkafka_handles_max", "Handles of librdkafka that it may have.", handles.MAX_HANDLES)
+
+
+def _memberships() -> Iterator[Metric]:
+    clients = open_clients()
+    if clients:
+        yield GAUGE("pok_group_memberships", "Memberships of the group client.", sum(each.count for each in clients))
+        lag = Latencies()
+        for each in clients:
+            lag.counts = list(map(add, lag.counts, each.lag.counts))
+            lag.sum_s += each.lag.sum_s
+        family = HistogramMetricFamily("pok_heartbeat_lag_seconds", "Delay of its heartbeats.")
+        family.add_metric([], lag.cumulative(), lag.sum_s)
+        yield family
 
 
 @cache
