@@ -152,6 +152,10 @@ class Cluster:
             for each in partitions:
                 assert (topic_id, each) not in added
                 del found.partitions[topic_id, each]
+                found.ends.pop((topic_id, each), None)
+        if not found.partitions:
+            del sessions[request.session_id]
+            return Pending(request, node, now_s, 0, found)
         return Pending(request, node, now_s, request.session_id, found, full=False)
 
     def answer(self, pending: Pending, now_s: float) -> FetchResponse | None:
@@ -160,6 +164,7 @@ class Cluster:
             return FetchResponse(0, pending.error, 0, ())
         session, room = pending.session, pending.request.max_bytes
         topics: dict[bytes, list[FetchedPartition]] = {}
+        ends: dict[Key, int] = {}
         urgent = False
         for key, each in list(session.partitions.items()):
             result = self._read(pending.node, key, each, room, whole=room == pending.request.max_bytes)
@@ -168,13 +173,22 @@ class Cluster:
             urgent = urgent or news
             if pending.full or news or session.ends.get(key) != result.high_watermark:
                 topics.setdefault(key[0], []).append(result)
-                session.ends[key] = result.high_watermark
+                ends[key] = result.high_watermark
             if result.records:  # Kafka moves partitions with records back
                 session.partitions[key] = session.partitions.pop(key)
         if not urgent and now_s - pending.since_s < pending.request.max_wait_ms / 1000:
             return None
+        session.ends |= ends
         found = tuple((topic_id, tuple(partitions)) for topic_id, partitions in topics.items())
         return FetchResponse(0, 0, pending.session_id, found)
+
+    def throttled(self, pending: Pending) -> FetchResponse:
+        """The response to a client above its quota: no partitions, and no session where one was to begin."""
+        if pending.session is None:
+            return FetchResponse(0, pending.error, 0, ())
+        if pending.full:
+            self.sessions[pending.node].pop(pending.session_id, None)
+        return FetchResponse(200, 0, 0 if pending.full else pending.session_id, ())
 
     def _read(self, node: int, key: Key, each: PartitionToFetch, room: int, *, whole: bool) -> FetchedPartition:
         log = next((log for where, log in self.logs.items() if (log.topic_id, where.partition) == key), None)
@@ -185,12 +199,14 @@ class Cluster:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif each.current_leader_epoch < log.epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
+        elif each.fetch_offset < log.start:
+            error = ErrorCode.OFFSET_OUT_OF_RANGE
         elif each.last_fetched_epoch >= 0 and log.end_of_epoch(each.last_fetched_epoch) < (
             each.last_fetched_epoch,
             each.fetch_offset,
         ):
             diverging = log.end_of_epoch(each.last_fetched_epoch)
-        elif not log.start <= each.fetch_offset <= log.end:
+        elif each.fetch_offset > log.end:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             records = log.read(each.fetch_offset, min(room, each.partition_max_bytes), whole=whole)

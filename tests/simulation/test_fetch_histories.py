@@ -38,6 +38,8 @@ class Reader:
     window_bytes: int = WINDOW_BYTES
     is_known: bool = False
     """The sessions know the topic's id; before that a reader may read either of two topics of one name."""
+    end: int = -1
+    """The offset of the last report that the log ends there."""
     waiting: list[Fetched] = field(default_factory=list)
 
     def has_room(self) -> bool:
@@ -68,6 +70,12 @@ class History:
         self.numbers = count(1)
         for topic in TOPICS:
             self.cluster.create(topic, 3)
+
+    def delete_records(self, log: Log) -> None:
+        """Deletes the beginning of a log: readers there are to seek."""
+        batches = self.rng.randint(0, len(log.batches))
+        log.start = log.batches[batches - 1][0] if batches else log.start
+        log.batches = log.batches[batches:]
 
     def watch(self) -> None:
         where, number = self.rng.choice(PARTITIONS), next(self.numbers)
@@ -118,7 +126,9 @@ class History:
 
     def answer(self, session: FetchSession) -> list[FetchEvent]:
         """The events of the response, if the broker gives one now."""
-        response = self.cluster.answer(self.pending[session], self.now_s)
+        pending = self.pending[session]
+        is_throttled = self.fails and self.rng.random() < 0.03
+        response = self.cluster.throttled(pending) if is_throttled else self.cluster.answer(pending, self.now_s)
         if response is None:
             return []
         del self.pending[session], self.requested_bytes[session]
@@ -139,8 +149,14 @@ class History:
             elif isinstance(each.event, Gone):
                 assert self.cluster.logs[reader.where] is not reader.log
                 self.leave(reader)
+            elif isinstance(each.event, OutOfRange):
+                assert each.event.offset < reader.log.start
+                if each.generation == reader.generation:
+                    self.seek(reader, reader.log.start)
             else:
                 assert isinstance(each.event, EndOfLog), each
+                assert each.generation == reader.generation
+                reader.end = each.event.offset
 
     def leave(self, reader: Reader) -> None:
         """Gives back what the reader holds."""
@@ -167,9 +183,7 @@ class History:
         elif drawn < 0.5:
             self.consume(reader)
         elif drawn < 0.54:
-            reader.generation = next(self.numbers)
-            reader.position = self.rng.randint(reader.log.start, reader.log.end)
-            self.sessions.seek(reader.number, reader.generation, reader.position)
+            self.seek(reader, self.rng.randint(reader.log.start, reader.log.end))
         elif drawn < 0.58:
             self.switch(reader)
         elif drawn < 0.6:
@@ -178,11 +192,17 @@ class History:
             log.move(self.rng.choice(NODES))
         elif drawn < 0.65:
             self.cluster.sessions[self.rng.choice(NODES)].clear()
-        elif drawn < 0.66:
+        elif drawn < 0.655:
+            self.delete_records(log)
+        elif drawn < 0.665:
             self.create_again(self.rng.choice(TOPICS))
         else:
             self.answer_one()
         self.run()
+
+    def seek(self, reader: Reader, position: int) -> None:
+        reader.generation, reader.position, reader.end = next(self.numbers), position, -1
+        self.take(self.sessions.seek(reader.number, reader.generation, position))
 
     def create_again(self, topic: str) -> None:
         for reader in [*self.readers.values()]:
@@ -221,9 +241,10 @@ class History:
 
     def is_behind(self) -> list[str]:
         return [
-            f"{each.where} at {each.position} of {each.log.end}"
+            f"{each.where} at {each.position} of {each.log.end}, reported: {each.end}"
             for each in self.readers.values()
-            if each.is_open and (each.position < each.log.end or self.cluster.logs[each.where] is not each.log)
+            if each.is_open
+            and (not each.position == each.end == each.log.end or self.cluster.logs[each.where] is not each.log)
         ]
 
 
@@ -296,6 +317,28 @@ def test_an_added_partition_does_not_wait_for_a_request_under_way() -> None:
     assert session.kind is FetchKind.QUIET
     assert pending.session is not None
     assert pending.session.partitions.keys() == {key_of(history, first), key_of(history, second)}
+
+
+def test_a_seek_to_the_end_is_reported_where_the_broker_has_no_news() -> None:
+    history = History(0, fails=False)
+    where, log = PARTITIONS[0], history.cluster.logs[PARTITIONS[0]]
+    log.append(history.rng)
+    reader = history.readers[1] = Reader(1, 1, where, log.end, log)
+    history.sessions.watch(1, 1, where, log.end, WINDOW_BYTES)
+    history.exchange()
+    history.now_s += 0.1
+    history.exchange()
+    history.now_s += 5.0
+    history.take(history.answers())
+    assert reader.end == log.end
+    history.seek(reader, log.end)
+    assert reader.end == -1
+    history.run()
+    ((_, pending),) = history.pending.items()
+    assert not pending.full
+    history.now_s += 0.1
+    history.exchange()
+    assert reader.end == log.end
 
 
 def test_nothing_is_fetched_beyond_the_budget_and_that_is_shown() -> None:

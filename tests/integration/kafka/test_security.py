@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import re
 import threading
 import time
@@ -22,6 +23,9 @@ from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.clusters.migration.acls import carry
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
+from pulsar_on_kafka.kafka.reading.events import Forbidden, KafkaPartition
+from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
+from pulsar_on_kafka.kafka.reading.fetch_sessions import Fetched, FetchEvent, Reported
 from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
@@ -219,6 +223,45 @@ def test_a_connection_logs_in_again_before_its_login_expires(cluster: SecureClus
     while time.monotonic() - since < 7:
         assert wire.call(beat, Deadline.after(60), "a heartbeat") == (first, ErrorCode.UNKNOWN_MEMBER_ID)
     wire.close(Deadline.after(60))
+    client.close()
+
+
+@contextmanager
+def events_of_watch(client: Any, where: KafkaPartition) -> Iterator[queue.SimpleQueue[FetchEvent]]:
+    wire, events = WireClient(client._settings.common()), queue.SimpleQueue[FetchEvent]()
+    fetching = FetchClient(wire, Deadline.after(60))
+    fetching.watch(where, 0, 1_000_000, events.put)
+    yield events
+    fetching.close(Deadline.after(60))
+    wire.close(Deadline.after(60))
+
+
+def test_a_fetch_that_outlasts_its_login_is_followed_by_another(
+    cluster: SecureCluster, unique: Unique, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logins last 3 s there, and a fetch waits 5 s for records."""
+    client, topic = cluster.as_user("alice"), unique()
+    producer = client.create_producer(topic)
+    caplog.set_level(logging.INFO, "pulsar_on_kafka.kafka.reading")
+    with events_of_watch(client, KafkaPartition(topic_of(topic), 0)) as events:
+        assert isinstance(first := events.get(timeout=60), Reported), first
+        with suppress(queue.Empty):
+            raise AssertionError(events.get(timeout=12))
+        producer.send(b"v")
+        assert isinstance(later := events.get(timeout=60), Fetched), later
+    assert "fetching from broker" not in caplog.text
+    client.close()
+
+
+@pytest.mark.parametrize("described", ["another-topic", "public.default.orders"])
+def test_a_watch_without_the_right_to_read_ends_and_names_it(cluster: SecureCluster, described: str) -> None:
+    cluster.grant("nobody", [("Describe", "topic", described)])
+    client, where = cluster.as_user("nobody"), KafkaPartition(topic_of(TOPIC), 0)
+    with events_of_watch(client, where) as events:
+        assert isinstance(reported := events.get(timeout=60), Reported)
+        assert isinstance(reported.event, Forbidden)
+        assert f"on topic {where.topic}; granted by: kafka-acls" in str(reported.event.failure)
+    cluster.revoke_all("nobody")
     client.close()
 
 

@@ -47,6 +47,15 @@ class FetchKind(Enum):
 _MAX_WAIT_MS: Final = {FetchKind.QUIET: 5_000, FetchKind.NEW: 50, FetchKind.BUSY: 5}
 
 
+class LogEnds(NamedTuple):
+    high_watermark: int
+    readable: int
+    """The same for the isolation level."""
+
+
+_NO_ENDS: Final = LogEnds(-1, -1)
+
+
 @dataclass(slots=True, eq=False)
 class Watch:
     """The reading of one partition. Several watches may read the same partition at different positions."""
@@ -68,8 +77,8 @@ class Watch:
     """The leader is unknown, or has changed."""
     fetched_epoch: int = -1
     """The epoch of the last batch that was fetched. The broker compares it with its log, which detects truncation."""
-    known_end: int = -1
-    """The high watermark of the last response."""
+    ends: LogEnds = _NO_ENDS
+    """Those of the last response."""
     end_reported: int = -1
     is_busy: bool = False
     is_settled: bool = False
@@ -112,8 +121,8 @@ class FetchSession:
     """
 
     __slots__ = (
-        "_changed", "_epoch", "_id", "_sent", "due_s", "held_since_s", "in_flight", "isolation_level", "kind",
-        "node_id", "reserved_bytes", "watches",
+        "_changed", "_epoch", "_id", "_sent", "changed_before", "due_s", "ends", "held_since_s", "in_flight",
+        "isolation_level", "kind", "node_id", "reserved_bytes", "watches",
     )  # fmt: skip
 
     def __init__(self, node_id: int, isolation_level: int, kind: FetchKind) -> None:
@@ -128,6 +137,10 @@ class FetchSession:
         """The next request is sent no earlier."""
         self.held_since_s: float | None = None
         """The time since which the next request waits for partitions of the new ones."""
+        self.changed_before: dict[Key, None] = {}
+        """The partitions that changed between the last response with partitions and the request under way."""
+        self.ends: dict[Key, LogEnds] = {}
+        """The ends as the broker reported them last. It leaves out a partition without any news."""
         self._sent: dict[Key, _Sent] = {}
         self._changed: dict[Key, None] = {}
         self._id, self._epoch = NO_SESSION, 0
@@ -171,6 +184,7 @@ class FetchSession:
         if self.kind is not FetchKind.QUIET or self._epoch == 0:
             self._sent = {key: _sent(watch) for key, watch in self.watches.items()}
             added = self._sent
+            self.ends.clear()
         else:
             added = {}
             for key in self._changed:
@@ -181,6 +195,8 @@ class FetchSession:
                         added[key] = sent
                 elif before is not None:
                     forgotten.append(key)
+                    self.ends.pop(key, None)
+        self.changed_before |= self._changed
         self._changed.clear()
         return FetchRequest(
             _MAX_WAIT_MS[self.kind if is_at_ends or self.kind is FetchKind.BUSY else FetchKind.NEW],

@@ -18,7 +18,14 @@ from confluent_kafka import KafkaError
 from pulsar_on_kafka.base.errors import Corrupt, LayerError, NoSuchTopic, NotSupportedYet, OffsetOutOfRange
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, Forbidden, Gone, KafkaPartition, OutOfRange, Stopped
-from pulsar_on_kafka.kafka.reading.fetch_session import MAX_PARTITIONS, SESSION_ERRORS, FetchKind, FetchSession, Watch
+from pulsar_on_kafka.kafka.reading.fetch_session import (
+    MAX_PARTITIONS,
+    SESSION_ERRORS,
+    FetchKind,
+    FetchSession,
+    LogEnds,
+    Watch,
+)
 from pulsar_on_kafka.kafka.reading.record_batches import end_of
 from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.wire.cluster_messages import NO_TOPIC_ID, PartitionMetadata, TopicMetadata
@@ -203,7 +210,7 @@ class FetchSessions:
     def known_end(self, number: int) -> int:
         """The high watermark of the last response; -1 before the first."""
         watch = self._watches.get(number)
-        return -1 if watch is None else watch.known_end
+        return -1 if watch is None else watch.ends.high_watermark
 
     def _put(self, session: FetchSession, watch: Watch) -> None:
         session.add(watch)
@@ -459,9 +466,18 @@ class FetchSessions:
             return events
         for topic_id, partitions in response.topics:
             for partition in partitions:
-                watch = session.requested((topic_id, partition.partition_index))
+                key = topic_id, partition.partition_index
+                session.ends[key] = _ends(partition, session.isolation_level)
+                watch = session.requested(key)
                 if watch is not None:
                     self._apply(session, watch, partition, now_s, events)
+        if response.throttle_time_ms == 0:
+            for key in session.changed_before:
+                watch = session.requested(key)
+                if watch is not None:
+                    watch.ends = session.ends.get(key, watch.ends)
+                    _report_end(watch, events)
+            session.changed_before.clear()
         if session.kind is FetchKind.QUIET:
             self._dissolve_if_sparse(session)
         return events
@@ -477,10 +493,7 @@ class FetchSessions:
             text = f"{watch.where} was read up to offset {watch.position}, and its log was truncated at {end}"
             self._stop(watch, OffsetOutOfRange(text), events)
             return
-        watch.known_end = partition.high_watermark
-        end = partition.high_watermark
-        if watch.isolation_level == READ_COMMITTED:
-            end = partition.last_stable_offset
+        watch.ends = session.ends[watch.key]
         if size := len(partition.records):
             data = bytes(partition.records)
             try:
@@ -496,11 +509,9 @@ class FetchSessions:
             watch.position, watch.fetched_epoch = position, epoch
             session.change(watch)
             session.move_back(watch)
-        watch.is_busy = watch.position < end and (size > 0 or watch.is_busy)
+        watch.is_busy = watch.position < watch.ends.readable and (size > 0 or watch.is_busy)
         watch.is_settled = True
-        if watch.position >= end and watch.end_reported != watch.position:
-            watch.end_reported = watch.position
-            events.append(Reported(watch.number, watch.generation, EndOfLog(watch.where, watch.position)))
+        _report_end(watch, events)
         if not watch.wants_records() or watch.is_busy != (session.kind is FetchKind.BUSY):
             self._take_out(watch)
             self._place_later(watch)
@@ -569,6 +580,19 @@ def _added_quiet(group: _Group, watch: Watch, now_s: float) -> FetchSession:
     session = _added(group.quiet, watch, FetchKind.QUIET, now_s)
     group.with_room[session] = None
     return session
+
+
+def _ends(partition: FetchedPartition, isolation_level: int) -> LogEnds:
+    high_watermark = partition.high_watermark
+    return LogEnds(
+        high_watermark, partition.last_stable_offset if isolation_level == READ_COMMITTED else high_watermark
+    )
+
+
+def _report_end(watch: Watch, events: list[FetchEvent]) -> None:
+    if watch.position >= watch.ends.readable >= 0 and watch.end_reported != watch.position:
+        watch.end_reported = watch.position
+        events.append(Reported(watch.number, watch.generation, EndOfLog(watch.where, watch.position)))
 
 
 def _failure(watch: Watch, error_code: int) -> LayerError:
