@@ -136,7 +136,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name):
         if name == "__version__":
-            found = _version()
+            found = _importlib.import_module(f"{__name__}.base.text").installed_version() or "(not installed)"
         elif name in _MODULES:
             module = _MODULES[name]
             found = (
@@ -150,15 +150,6 @@ if not TYPE_CHECKING:
 
     def __dir__():
         return sorted({*globals(), *_MODULES, "__version__"})
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("pulsar-on-kafka")
-    except metadata.PackageNotFoundError:  # run from its sources
-        return "(not installed)"
 
 
 def _stand_in(node: _Node) -> _RunsRoles:

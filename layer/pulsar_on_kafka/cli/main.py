@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from pulsar_on_kafka.base.text import installed_version
 from pulsar_on_kafka.cli.shared.completing import complete_profile
 from pulsar_on_kafka.cli.shared.on_demand import OnDemand, OnDemandGroup
 from pulsar_on_kafka.cli.shared.settings import (
@@ -118,9 +119,10 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        missing = "(not installed)"
         typer.echo(
-            f"pok {_version('pulsar-on-kafka')} "
-            f"(confluent-kafka {_version('confluent-kafka')}, Python {platform.python_version()})"
+            f"pok {installed_version() or missing} "
+            f"(confluent-kafka {installed_version('confluent-kafka') or missing}, Python {platform.python_version()})"
         )
         raise typer.Exit
 
@@ -154,15 +156,6 @@ def root(
     ] = False,
 ) -> None:
     ctx.obj = Given().overridden(url, kafka_config, output, debug, instance, profile)
-
-
-def _version(package: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def main() -> None:

@@ -10,13 +10,12 @@ import secrets
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator, Mapping
-from functools import cache
 from hashlib import new as new_hash
 from hashlib import pbkdf2_hmac
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.text import installed_version
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka.security import Token, TokenSource
 from pulsar_on_kafka.kafka.wire.cluster_messages import (
@@ -163,7 +162,8 @@ async def _opened(host: str, port: int, login: KafkaLogin, client_id: str, timeo
 
 
 async def _check_versions(connection: BrokerConnection, client_id: str, timeout_s: float) -> None:
-    response = await connection.send(ApiVersionsRequest("pulsar-on-kafka", _own_version()), client_id, timeout_s)
+    own = re.sub(r"[^A-Za-z0-9.-]", "-", installed_version() or "unknown")
+    response = await connection.send(ApiVersionsRequest("pulsar-on-kafka", own), client_id, timeout_s)
     if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
         raise errors.StoreError(f"{connection.address}: ApiVersions: {error_name(response.error_code)}")
     known = {each.api_key: each for each in response.api_keys}
@@ -175,15 +175,6 @@ async def _check_versions(connection: BrokerConnection, client_id: str, timeout_
                 f"{connection.address} knows {api.name} {found}, expected version {api.version}: that of Kafka 3.7 "
                 "or later"
             )
-
-
-@cache
-def _own_version() -> str:
-    try:
-        own = version("pulsar-on-kafka")
-    except PackageNotFoundError:
-        own = "unknown"
-    return re.sub(r"[^A-Za-z0-9.-]", "-", own)
 
 
 async def _log_in(connection: BrokerConnection, login: KafkaLogin, client_id: str, timeout_s: float) -> float:

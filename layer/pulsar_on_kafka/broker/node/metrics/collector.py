@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator
-from functools import cache
-from importlib import metadata
 from operator import add
 from typing import Final
 
@@ -14,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import Latencies, ReadCounts, SendCounts, SubscriptionMeter
+from pulsar_on_kafka.base.text import installed_version
 from pulsar_on_kafka.broker.node.metrics.process import (
     COUNTER,
     GAUGE,
@@ -158,8 +157,8 @@ class MetricsCollector(Collector):
 
 def _build() -> Metric:
     reported = {
-        "version": _version("pulsar-on-kafka"),
-        "confluent_kafka": _version("confluent-kafka"),
+        "version": installed_version() or "",
+        "confluent_kafka": installed_version("confluent-kafka") or "",
         "python": platform.python_version(),
     }
     return InfoMetricFamily("pok_build", "What this process is made of.", value=reported)
@@ -181,14 +180,6 @@ def _memberships() -> Iterator[Metric]:
         family = HistogramMetricFamily("pok_heartbeat_lag_seconds", "Delay of its heartbeats.")
         family.add_metric([], lag.cumulative(), lag.sum_s)
         yield family
-
-
-@cache
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
