@@ -32,6 +32,7 @@ from pulsar_on_kafka.kafka.groups.membership_machine import (
     COMMIT_TIMEOUT_S,
     OWNER_TIMEOUT_S,
     REVOKE_TIMEOUT_S,
+    SESSION_BEATS,
     Assigned,
     BeatTimes,
     Committed,
@@ -68,7 +69,6 @@ WHEEL_S: Final = 0.05
 MIN_BEAT_S: Final = 0.5
 MAX_BEATS_PER_S: Final = 2000
 MIN_SESSION_S: Final = 6.0
-SESSION_BEATS: Final = 4
 TOPICS_EVERY_S: Final = 10.0
 """The time in which the partition count of each topic is read once; longer with more than 5,000 topics."""
 _MAX_TOPICS_PER_S: Final = 500

@@ -62,6 +62,8 @@ OWNER_TIMEOUT_S: Final = 300.0
 """The time for which an owner may leave a due step. Then other members get its partitions. librdkafka's default."""
 POSTPONED_RETRY_S: Final = 1.5
 """The interval of a postponed JoinGroup."""
+SESSION_BEATS: Final = 4
+"""Heartbeats in a session."""
 _STALLED_CHECK_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.1
 _MAX_RETRY_S: Final = 2.0
@@ -153,8 +155,8 @@ GroupAction = Send | FindCoordinator | Assigned | Revoke | LostPartitions | Comm
 class BeatTimes:
     """Seconds between two heartbeats, and until Kafka removes a member without any.
 
-    Many machines share them, and they change. The interval counts from the next heartbeat, the session from the next
-    join.
+    Many machines share them, and they change. A longer session counts from the next join, and the interval is a part
+    of the member's session at most.
     """
 
     interval_s: float
@@ -570,7 +572,7 @@ class MembershipMachine:
 
     def _send_beat(self, now_s: float) -> None:
         """While a JoinGroup waits, heartbeats name the former generation: Kafka answers REBALANCE_IN_PROGRESS."""
-        self._beat_s = now_s + self._beats.interval_s
+        self._beat_s = now_s + min(self._beats.interval_s, self._session_s / SESSION_BEATS)
         if self._beat is None:
             named, request = self._beating
             if named.number != self._joined or named.member_id != self._member_id:
