@@ -66,13 +66,10 @@ _CALM_LIMIT_S: Final = 200.0
 class Timeline:
     """Actions at times of the virtual clock. Those of applications may come in the middle of a step."""
 
-    def __init__(self, clock: SetClock, rng: random.Random) -> None:
+    def __init__(self, clock: SetClock) -> None:
         self._clock = clock
-        self._rng = rng
         self._waiting: list[tuple[float, int, bool, Callable[[], None]]] = []
         self._numbers = count()
-        self.often_amid = rng.choice((0.0, 0.05, 0.5))
-        self._amid = False
 
     def after(self, seconds: float, action: Callable[[], None], *, thread: bool = False) -> None:
         """`thread`: of an application's thread."""
@@ -87,18 +84,10 @@ class Timeline:
         while self._waiting and self._waiting[0][0] <= self._clock.seconds:
             heapq.heappop(self._waiting)[3]()
 
-    def amid(self) -> None:
-        """Let an application act now and then, if it is about to."""
-        if self._amid or self._rng.random() >= self.often_amid or not self._waiting:
-            return
-        time_s, _, thread, action = self._waiting[0]
-        if thread and time_s < self._clock.seconds + 0.05:
-            heapq.heappop(self._waiting)
-            self._amid = True
-            try:
-                action()
-            finally:
-                self._amid = False
+    def run_early(self) -> None:
+        """Run the next action, if it is an application's and is due soon."""
+        if self._waiting and self._waiting[0][2] and self._waiting[0][0] < self._clock.seconds + 0.05:
+            heapq.heappop(self._waiting)[3]()
 
 
 class Acks(PartitionAcks):
@@ -132,9 +121,9 @@ class Inbox(Endpoint):
         super().deliver(deliveries)
 
     def watch(self, left: int | None = None) -> None:
-        self._world.timeline.amid()
+        self._world.amid()
         super().watch(left)
-        self._world.timeline.amid()
+        self._world.amid()
 
 
 class PlayedLetters(Letters):
@@ -387,6 +376,11 @@ class Application:
             else:
                 self._acknowledge(message)
 
+    def acknowledge_one(self) -> None:
+        if self.held and not self.inbox.closed:
+            self.world.cause()
+            self._acknowledge(self.held.pop())
+
     def _acknowledge(self, message: Delivery) -> None:
         if isinstance(message, BatchedMessage):
             message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
@@ -424,12 +418,15 @@ class MemberWorld:
         self.kind = kind
         self.rng = rng = random.Random(f"{kind} {seed}")
         self.clock = SetClock(_START_S)
-        self.timeline = Timeline(self.clock, rng)
+        self.timeline = Timeline(self.clock)
         partitions = rng.choice((1, 1, 2, 3))
         self.logs: list[list[Record | None]] = [[] for _ in range(partitions)]
         self.begins = [0] * partitions
         self.down_until_s = [0.0] * partitions
         self.calm = False
+        self._often_amid = rng.choice((0.0, 0.05, 0.5))
+        """How often an application acts at a given point of a step."""
+        self._amid = False
         self.faults = rng.choice((False, True, True))
         self.letters = kind.is_shared and rng.random() < 0.3
         self.often_timed = rng.choice((0.0, 0.0, 0.5))
@@ -448,7 +445,7 @@ class MemberWorld:
         self._idle: deque[float] = deque()
         self._most_idle = _IDLE_STEPS
         self.commands = CommandQueue()
-        self.slots = [Acks(number, self.timeline.amid) for number in range(partitions)]
+        self.slots = [Acks(number, self.amid) for number in range(partitions)]
         self.owned: dict[int, OwnedPartition] = {}
         self.applications: list[Application] = []
         self._names = count()
@@ -474,7 +471,7 @@ class MemberWorld:
         )  # fmt: skip
 
     def _watched_slots(self) -> Sequence[PartitionAcks]:
-        self.timeline.amid()
+        self.amid()
         return self.slots
 
     def _identity(self, partition: int) -> CursorIdentity:
@@ -494,6 +491,19 @@ class MemberWorld:
 
     def shuffled(self, numbers: Collection[int]) -> list[int]:
         return self.rng.sample(sorted(numbers), len(numbers))
+
+    def amid(self) -> None:
+        """An application acts in the middle of a step, now and then."""
+        if self._amid or self.rng.random() >= self._often_amid:
+            return
+        self._amid = True
+        try:
+            if self.applications and self.rng.random() < 0.5:
+                self.rng.choice(self.applications).acknowledge_one()
+            else:
+                self.timeline.run_early()
+        finally:
+            self._amid = False
 
     def cause(self) -> None:
         """Something happened by which the member may have to do."""
@@ -657,7 +667,7 @@ class MemberWorld:
         redelivered = self.meter.redelivered
         acked = any(slot.has_acknowledgements() for n, slot in enumerate(self.slots) if n in self.owned)
         self.steps += 1
-        self.timeline.amid()
+        self.amid()
         suspects = self.serving.dispatcher.counting.has_suspects
         following = self.serving.step(events)
         if self.meter.redelivered > redelivered:

@@ -214,6 +214,7 @@ class DeliveryCounting:
         for owned in self._owned.values():
             if owned.guard is not None and owned.guard.over:
                 owned.count_deliveries(None)
+                owned.cursor.deliveries = None  # the guard's own: a later policy must not take it for a former owner's
 
     def admit(
         self, owned: OwnedPartition, lowest: list[int], place: ProcessLoad | None = None, *, in_order: bool = True

@@ -527,6 +527,7 @@ def test_counting_ends_where_no_policy_is_left_and_nothing_that_was_counted() ->
     served.consumer("b", dead_letters=Letters(1))
     served.dispatcher.counting.end_where_over()
     assert served.owned[0].guard is not None
+    assert guard_of(served).suspects == 0, "what it counted before is no former owner's"
 
 
 # Giving up ------------------------------------------------------------------------------------------------------------
