@@ -60,7 +60,7 @@ COMMIT_TIMEOUT_S: Final = 10.0
 """The time for which a commit is sent again to the group's coordinator, after responses that it was not executed."""
 OWNER_TIMEOUT_S: Final = 300.0
 """The time for which an owner may leave a due step. Then other members get its partitions. librdkafka's default."""
-POSTPONED_RETRY_S: Final = 1.5
+POSTPONED_RETRY_S: Final = 3.5
 """The interval of a postponed JoinGroup."""
 SESSION_BEATS: Final = 4
 """Heartbeats in a session."""

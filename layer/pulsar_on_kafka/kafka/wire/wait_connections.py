@@ -2,7 +2,8 @@
 
 A broker reads a connection's next request after the response to the one before, so each of these requests is alone on
 its connection. Their number is limited, and members of two processes may wait for each other in many groups. So a
-request that has waited for a second gives way: its connection is closed if others queue. Kafka keeps its member.
+request that has waited long gives way: its connection is closed if others queue. Kafka keeps its member. A broker
+keeps the closed connection until it answers, or for `connections.max.idle.ms` after a later copy of the request.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import Any, Final, NamedTuple, Protocol
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.kafka.wire.connection import BrokerConnection
 
-MAX_WAIT_CONNECTIONS: Final = 256
+MAX_WAIT_CONNECTIONS: Final = 512
 """Connections to a broker for requests that wait there; further requests queue here."""
 CONNECTIONS_STEP: Final = 64
 """The number of connections that the queue opens at once. It opens as many more while the broker does not answer."""
 IDLE_S: Final = 10.0
 """The time without use after which such a connection is closed."""
-GIVE_WAY_S: Final = 1.0
-"""The time for which a request keeps its connection while others queue."""
+GIVE_WAY_S: Final = 3.5
+"""The time for which a request keeps its connection while others queue. Kafka's default delay of a group's first
+rebalance is 3 s."""
+LOOK_S: Final = 0.25
+"""The interval in which the queue is looked at."""
 
 
 class WaitingRequest(Protocol):
@@ -143,7 +147,7 @@ class WaitConnections:
 
     def _watch(self) -> None:
         if self._timer is None and (self.queued or self._idle):
-            self._timer = asyncio.get_running_loop().call_later(min(GIVE_WAY_S, IDLE_S) / 4, self._look)
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         self._timer = None

@@ -74,6 +74,7 @@ def play(answer: Answer, steps: Callable[[WaitConnections, StandInBroker], Corou
 def test_a_request_has_a_connection_alone_and_others_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_STEP", 3)
     monkeypatch.setattr(module, "IDLE_S", 0.2)
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
 
     async def steps(connections: WaitConnections, broker: StandInBroker) -> None:
         joins = [Join() for _ in range(20)]
@@ -120,6 +121,7 @@ def test_more_connections_while_the_broker_does_not_answer_and_then_the_longest_
     monkeypatch.setattr(module, "CONNECTIONS_STEP", 2)
     monkeypatch.setattr(module, "MAX_WAIT_CONNECTIONS", 4)
     monkeypatch.setattr(module, "GIVE_WAY_S", 0.1)
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
 
     async def steps(connections: WaitConnections, broker: StandInBroker) -> None:
         unnamed, waiting = Join(""), [Join() for _ in range(3)]
