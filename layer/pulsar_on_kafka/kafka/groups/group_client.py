@@ -154,7 +154,7 @@ class ClientMembership(OfOneProcess):
         return self._client.commit(self, split_commits(commits), prepared)
 
     def committed(self, partitions: Sequence[int], timeout_s: float) -> Future[dict[int, CommittedOffset]]:
-        """The group's commits; partitions without a commit are left out. The future fails with StoreError."""
+        """The group's commits; partitions without a commit are left out. The future fails with StoreError or Closed."""
         return self._client.committed(self, tuple(partitions), timeout_s)
 
     def confirm_revoked(self, partitions: Sequence[int], generation: MemberGeneration) -> None:
@@ -304,7 +304,9 @@ class GroupClient(OfOneProcess):
         self, membership: ClientMembership, partitions: tuple[int, ...], timeout_s: float
     ) -> Future[dict[int, CommittedOffset]]:
         """See `ClientMembership.committed`."""
-        return asyncio.run_coroutine_threadsafe(self._read(membership, partitions, timeout_s), self._loop)
+        outcome: Future[dict[int, CommittedOffset]] = Future()
+        self.run(lambda _: self._start(self._read_for(outcome, membership, partitions, timeout_s)))
+        return outcome
 
     def run(self, call: Callable[[float], None]) -> None:
         """Runs a call with the time in the loop. Raises Closed."""
@@ -544,6 +546,23 @@ class GroupClient(OfOneProcess):
     def _fail(self, membership: ClientMembership, action: Send, *, sent: bool) -> None:
         if not self._is_closed:
             self.do(membership, membership.machine.failed(action.ticket, sent=sent, now_s=self._loop.time()))
+
+    async def _read_for(
+        self,
+        outcome: Future[dict[int, CommittedOffset]],
+        membership: ClientMembership,
+        partitions: tuple[int, ...],
+        timeout_s: float,
+    ) -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            outcome.set_result(await self._read(membership, partitions, timeout_s))
+        except asyncio.CancelledError:
+            outcome.set_exception(errors.Closed(f"reading the offsets of group {membership.group_id}: closed"))
+            raise
+        except Exception as failure:  # the caller raises it
+            outcome.set_exception(failure)
 
     async def _read(
         self, membership: ClientMembership, partitions: tuple[int, ...], timeout_s: float
