@@ -341,6 +341,26 @@ def test_a_seek_to_the_end_is_reported_where_the_broker_has_no_news() -> None:
     assert reader.end == log.end
 
 
+def test_a_full_window_is_fetched_for_when_half_of_it_is_free() -> None:
+    history = History(0, fails=False)
+    where, log = PARTITIONS[0], history.cluster.logs[PARTITIONS[0]]
+    fill(log, history.rng, 50_000)
+    history.sessions.watch(1, 1, where, 0, 10_000)
+    history.readers[1] = Reader(1, 1, where, 0, log, window_bytes=10_000)
+    for _ in range(100):
+        history.exchange()
+    held_bytes = history.sessions.held_bytes
+    assert held_bytes >= 10_000
+    assert not history.pending
+    history.readers[1].waiting.clear()
+    history.sessions.hand_out(1, held_bytes - 5_001)
+    history.sessions.hand_out(1, 0)
+    assert history.sessions.requests(history.now_s) == []
+    history.sessions.hand_out(1, 1)
+    ((_, request),) = history.sessions.requests(history.now_s)
+    assert request.topics[0][1][0].fetch_offset > 0
+
+
 def test_nothing_is_fetched_beyond_the_budget_and_that_is_shown() -> None:
     history = History(5, fails=False)
     where, log = PARTITIONS[0], history.cluster.logs[PARTITIONS[0]]
