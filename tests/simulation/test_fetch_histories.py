@@ -62,7 +62,8 @@ class History:
         self.rng = random.Random(seed)
         self.now_s = 0.0
         self.cluster = Cluster(self.rng, self.rng.choice([0, 2, 100]))
-        self.sessions = FetchSessions(BUDGET_BYTES)
+        self.budget_bytes = self.rng.choice([BUDGET_BYTES, BUDGET_BYTES, 66_000]) if fails else BUDGET_BYTES
+        self.sessions = FetchSessions(self.budget_bytes)
         self.readers: dict[int, Reader] = {}
         self.pending: dict[FetchSession, Pending] = {}
         self.requested_bytes: dict[FetchSession, int] = {}
@@ -107,7 +108,7 @@ class History:
         held = sum(len(fetched.data) for reader in self.readers.values() for fetched in reader.waiting)
         under_way = sum(self.requested_bytes.values())
         assert held == self.sessions.held_bytes
-        assert held + under_way <= BUDGET_BYTES + EXCESS_BYTES
+        assert held + under_way <= self.budget_bytes + EXCESS_BYTES
 
     def check_windows(self, pending: Pending) -> None:
         """Nothing is fetched that no reader has requested."""
@@ -293,8 +294,9 @@ def test_a_backlog_does_not_delay_quiet_partitions() -> None:
 
 
 def fill(log: Log, rng: random.Random, size: int) -> None:
-    while sum(len(each) for _, each in log.batches) < size:
+    while size > 0:
         log.append(rng)
+        size -= len(log.batches[-1][1])
 
 
 def key_of(history: History, where: KafkaPartition) -> tuple[bytes, int]:
@@ -374,6 +376,35 @@ def test_nothing_is_fetched_beyond_the_budget_and_that_is_shown() -> None:
     assert history.sessions.is_budget_reached
     assert not history.pending
     history.consume(reader)
+    history.settle()
+    assert not history.sessions.is_budget_reached
+
+
+def test_slow_readers_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MAX_PARTITION_BYTES", 20_000)  # small beside the budget, as the real one is
+    history = History(0, fails=False)
+    history.budget_bytes = 3_000_000
+    history.sessions = FetchSessions(history.budget_bytes)
+    slow, other = PARTITIONS[:3], PARTITIONS[3]
+    for where in (*slow, other):
+        fill(history.cluster.logs[where], history.rng, 1_500_000 if where in slow else 1_000)
+    for number, where in enumerate(slow):
+        log = history.cluster.logs[where]
+        history.readers[number] = Reader(number, number, where, 0, log, window_bytes=history.budget_bytes)
+        history.sessions.watch(number, number, where, 0, history.budget_bytes)
+    for _ in range(200):
+        history.exchange()
+        history.now_s += 0.1
+    assert history.sessions.is_budget_reached
+    held = [sum(len(each.data) for each in reader.waiting) for reader in history.readers.values()]
+    assert min(held) > history.budget_bytes / 8
+    assert sum(held) < history.budget_bytes - 300_000
+    last = history.readers[9] = Reader(9, 9, other, 0, history.cluster.logs[other])
+    history.sessions.watch(9, 9, other, 0, WINDOW_BYTES)
+    for _ in range(5):
+        history.exchange()
+        history.now_s += 0.1
+    assert last.waiting
     history.settle()
     assert not history.sessions.is_budget_reached
 

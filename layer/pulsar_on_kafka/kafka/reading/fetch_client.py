@@ -142,7 +142,7 @@ class FetchClient(OfOneProcess):
 
     @property
     def is_budget_reached(self) -> bool:
-        """Whether requests wait for bytes to be handed out."""
+        """Whether readers get less than their windows, or nothing, because of the budget."""
         return self._machine.is_budget_reached
 
     @property

@@ -96,13 +96,19 @@ class Watch:
     def key(self) -> Key:
         return self.topic_id or b"", self.where.partition
 
-    def wants_records(self) -> bool:
-        """Whether the watch stays in its session."""
-        return self.held_bytes < self.window_bytes and not self.is_stopped and self.ended is None
+    def wants_records(self, free_bytes: int) -> bool:
+        """Whether the watch stays in its session. One that holds something takes no more than what the budget has
+        free, so that slow readers leave room for all others."""
+        is_over = self.held_bytes >= free_bytes and self.held_bytes > 0
+        return self.held_bytes < self.window_bytes and not is_over and not self.is_stopped and self.ended is None
 
-    def is_to_begin(self) -> bool:
+    def is_to_begin(self, free_bytes: int) -> bool:
         """Whether a watch without a session gets one: half of its window is free, so that no fetch is for few bytes."""
-        return self.wants_records() and self.held_bytes <= self.window_bytes // 2
+        return self.wants_records(free_bytes) and self.held_bytes <= max(0, min(self.window_bytes, free_bytes)) // 2
+
+    def waits_for_budget(self, free_bytes: int) -> bool:
+        """Whether it would get a session if the budget had more room."""
+        return not self.is_to_begin(free_bytes) and self.is_to_begin(self.window_bytes)
 
 
 class _Sent(NamedTuple):
@@ -175,14 +181,14 @@ class FetchSession:
         """Requests this partition after all others, which matters where a response has no room for all."""
         self.watches[watch.key] = self.watches.pop(watch.key)
 
-    def request(self, max_bytes: int) -> FetchRequest:
+    def request(self, max_bytes: int, free_bytes: int) -> FetchRequest:
         """Waits for records, but not where a partition's reader has to learn that its log ends at its position."""
         self.in_flight, self.reserved_bytes, self.held_since_s = True, max_bytes, None
         changed = (self.watches.get(key) for key in self._changed)
         is_at_ends = all(watch is None or watch.end_reported == watch.position for watch in changed)
         forgotten: list[Key] = []
         if self.kind is not FetchKind.QUIET or self._epoch == 0:
-            self._sent = {key: _sent(watch) for key, watch in self.watches.items()}
+            self._sent = {key: _sent(watch, free_bytes) for key, watch in self.watches.items()}
             added = self._sent
             self.ends.clear()
         else:
@@ -190,7 +196,7 @@ class FetchSession:
             for key in self._changed:
                 before, watch = self._sent.pop(key, None), self.watches.get(key)
                 if watch is not None:
-                    self._sent[key] = sent = _sent(watch)
+                    self._sent[key] = sent = _sent(watch, free_bytes)
                     if before is None or before.partition != sent.partition:
                         added[key] = sent
                 elif before is not None:
@@ -234,8 +240,9 @@ class FetchSession:
         self.in_flight, self.reserved_bytes, self._epoch = False, 0, 0
 
 
-def _sent(watch: Watch) -> _Sent:
-    max_bytes = min(MAX_PARTITION_BYTES, max(MIN_PARTITION_BYTES, watch.window_bytes - watch.held_bytes))
+def _sent(watch: Watch, free_bytes: int) -> _Sent:
+    room = min(watch.window_bytes, free_bytes) - watch.held_bytes
+    max_bytes = min(MAX_PARTITION_BYTES, max(MIN_PARTITION_BYTES, room))
     partition = PartitionToFetch(
         watch.where.partition, watch.position, max_bytes, watch.leader_epoch, watch.fetched_epoch
     )

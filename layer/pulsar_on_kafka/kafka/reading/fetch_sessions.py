@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -47,6 +48,7 @@ _UNKNOWN_S: Final = 5.0
 _NEVER_KNOWN_S: Final = 30.0
 """The same for one that none of them knew yet: a busy broker learns of a new topic late. librdkafka's default."""
 _HOLD_S: Final = 0.2
+_LIMITED_AT_ONCE: Final = 16
 _SPARSE: Final = 0.5
 """Quiet sessions are joined when all partitions would fill no more than this share of one session less."""
 
@@ -106,7 +108,7 @@ class FetchSessions:
 
     No call loops over all watches: a change of one costs the same however many there are. Memory: `budget_bytes` for
     all bytes that are under way, or fetched and not handed out, and one batch of records for each request under way,
-    because Kafka returns a first batch whatever its size.
+    because Kafka returns a first batch whatever its size. A watch holds no more than what the others leave free.
     """
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
@@ -115,6 +117,8 @@ class FetchSessions:
         self._topics: dict[str, dict[int, Watch]] = {}
         self._ready: dict[int, Watch] = {}
         """Watches to be fetched that are in no session, with a known leader."""
+        self._limited: dict[int, None] = {}
+        """Numbers of watches that wait until the budget has more room; some do not any more."""
         self._retries: list[tuple[float, int]] = []
         """Times and numbers of watches that are fetched later: a heap."""
         self._lookups: dict[str, float] = {}
@@ -130,8 +134,17 @@ class FetchSessions:
         """Sessions whose connections can be closed; the caller clears the list."""
         self.held_bytes = 0
         """The bytes that were fetched and not handed out."""
-        self.is_budget_reached = False
+        self._is_withheld = False
         """Whether the latest requests were withheld because of the budget."""
+
+    @property
+    def is_budget_reached(self) -> bool:
+        """Whether watches get less than their windows, or nothing, because of the budget."""
+        return self._is_withheld or bool(self._limited)
+
+    @property
+    def _free_bytes(self) -> int:
+        return self._budget_bytes - self.held_bytes
 
     @property
     def session_count(self) -> int:
@@ -228,15 +241,19 @@ class FetchSessions:
                 self._group(session.node_id, session.isolation_level).with_room[session] = None
 
     def _place_or_take_out(self, watch: Watch) -> None:
-        if watch.wants_records():
+        if watch.wants_records(self._free_bytes):
             self._place_later(watch)
         else:
             self._take_out(watch)
+            self._place_later(watch)
 
     def _place_later(self, watch: Watch) -> None:
         """Has `requests` place the watch, unless `learn` or the time of its retry does so."""
-        if watch.session is None and not watch.needs_leader and not watch.retry_s and watch.is_to_begin():
-            self._ready[watch.number] = watch
+        if watch.session is None and not watch.needs_leader and not watch.retry_s:
+            if watch.is_to_begin(self._free_bytes):
+                self._ready[watch.number] = watch
+            elif watch.waits_for_budget(self._free_bytes):
+                self._limited[watch.number] = None
 
     # Leaders ------------------------------------------------------------------------------------------------------
 
@@ -337,20 +354,21 @@ class FetchSessions:
             watch = self._watches[heappop(self._retries)[1]]
             watch.retry_s = 0.0
             self._place_later(watch)
+        self._place_limited()
         self._place(now_s)
         due = [session for session in [*self._idle] if self._is_due(session, now_s)]
         due.sort(key=attrgetter("due_s"))
         ready: list[tuple[FetchSession, FetchRequest]] = []
-        self.is_budget_reached = False
+        self._is_withheld = False
         for session in due:
-            free = self._budget_bytes - self.held_bytes - self._reserved_bytes
+            free = self._free_bytes - self._reserved_bytes
             if free < min(_MIN_RESPONSE_BYTES, self._budget_bytes):
-                self.is_budget_reached = True
+                self._is_withheld = True
                 break
             max_bytes = min(free, self._max_bytes(session.kind))
             self._reserved_bytes += max_bytes
             del self._idle[session]
-            ready.append((session, session.request(max_bytes)))
+            ready.append((session, session.request(max_bytes, self._free_bytes)))
         return ready
 
     def due_s(self, now_s: float) -> float | None:
@@ -358,7 +376,9 @@ class FetchSessions:
         if self._ready:
             return now_s
         first_s = min(self._next_retry_s(), math.inf if self._is_looking_up else self._next_lookup_s())
-        if not self.is_budget_reached:
+        if self._limited:
+            first_s = min(first_s, now_s + _RETRY_INTERVAL_S)
+        if not self._is_withheld:
             for session in self._idle:
                 held_s = 0.0 if session.held_since_s is None else session.held_since_s + _HOLD_S
                 first_s = min(first_s, max(session.due_s, held_s))
@@ -404,6 +424,14 @@ class FetchSessions:
             return _BUSY_BYTES
         count = sum(1 + len(group.quiet) for group in self._groups.values())
         return min(_QUIET_BYTES, max(_MIN_RESPONSE_BYTES, self._budget_bytes // 2 // count))
+
+    def _place_limited(self) -> None:
+        """Looks at some of the watches that wait for the budget."""
+        for number in [*islice(self._limited, _LIMITED_AT_ONCE)]:
+            del self._limited[number]
+            watch = self._watches.get(number)
+            if watch is not None:
+                self._place_later(watch)
 
     def _place(self, now_s: float) -> None:
         ready, self._ready = self._ready, {}
@@ -512,7 +540,7 @@ class FetchSessions:
         watch.is_busy = watch.position < watch.ends.readable and (size > 0 or watch.is_busy)
         watch.is_settled = True
         _report_end(watch, events)
-        if not watch.wants_records() or watch.is_busy != (session.kind is FetchKind.BUSY):
+        if not watch.wants_records(self._free_bytes) or watch.is_busy != (session.kind is FetchKind.BUSY):
             self._take_out(watch)
             self._place_later(watch)
 
