@@ -240,6 +240,7 @@ class PlayedGroup:
 
     def seek(self, partition: int, offset: int) -> None:
         if partition in self._positions:
+            self._world.effect("sought", within_s=_UNREAD_POLL_S)
             self._positions[partition] = offset
             self._refused.discard(partition)
             self._fetch_after(partition)
@@ -318,6 +319,8 @@ class Application:
         self.inbox = Inbox(world, name, rng.choice(world.capacities), rules)
         self.inbox.wake_member = world.commands.wake
         self.held: list[Delivery] = []
+        self.received_s: dict[tuple[int, int], float] = {}
+        """The last receipt of each message, by partition and offset."""
         self.pace_s = rng.choice((0.002, 0.01, 0.1))
         self.holds = rng.choice((0.0, 0.3, 1.0))
         self.refuses = rng.choice((0.0, 0.2, 0.6))
@@ -353,7 +356,7 @@ class Application:
         self._later(self._receive)
 
     def _take(self, message: Delivery) -> None:
-        self.world.received.add((message.feed.slot.number, message.offset))
+        self.received_s[message.feed.slot.number, message.offset] = self.world.clock.seconds
         self.held.append(message)
         if self.world.calm or self.world.rng.random() >= self.holds:
             self._finish_some()
@@ -375,6 +378,20 @@ class Application:
                 message.feed.slot.ack_upto(message.offset)
             else:
                 self._acknowledge(message)
+
+    def late(self, timeout_s: float) -> list[int]:
+        """Messages that this consumer received, did not refuse, and holds beyond its ack timeout."""
+        now_s, held = self.world.clock.seconds, {(each.feed.slot.number, each.offset) for each in self.held}
+        held -= {(each.feed.slot.number, each.offset) for each in self.inbox.queue}
+        held = {place for place in held if place[1] not in self.world.serving.dispatcher._nacks.offsets(place[0])}
+        found: list[int] = []
+        for number, offset in held:
+            owned = self.world.owned.get(number)
+            feed = None if owned is None else owned.holders.get(offset)
+            old = now_s - self.received_s[number, offset] > 1.3 * timeout_s + _SOON_S
+            if old and feed is not None and feed.endpoint is self.inbox:
+                found.append(offset)
+        return found
 
     def acknowledge_one(self) -> None:
         if self.held and not self.inbox.closed:
@@ -431,11 +448,10 @@ class MemberWorld:
         self.letters = kind.is_shared and rng.random() < 0.3
         self.often_timed = rng.choice((0.0, 0.0, 0.5))
         self.often_delayed = rng.choice((0.0, 0.0, 0.3)) if kind.is_shared else 0.0
-        self.often_batched = rng.choice((0.0, 0.0, 0.3))
+        self.often_batched = rng.choice((0.0, 0.3, 0.6))
         self.capacities = rng.choice(((10,), (1, 4, 1000), (0, 2), (1,)))
         self.probes = rng.choice((0.0, 0.1, 0.4))
         """The share of waits in which a step comes that nothing caused."""
-        self.received: set[tuple[int, int]] = set()
         self.steps = 0
         self._next: tuple[Sequence[Event], float | None] = (), None
         self.probed: dict[str, int] = {}
@@ -513,7 +529,9 @@ class MemberWorld:
         self._effects.append(_Effect(f"{kind} {what}".strip(), within_s))
 
     def resumed(self) -> None:
-        low = any(a.inbox.permits() > 0 and len(a.inbox.queue) <= a.inbox.capacity // 2 for a in self.applications)
+        active = {owned.active.endpoint for owned in self.owned.values() if owned.active is not None}
+        inboxes = active or {each.inbox for each in self.applications}
+        low = any(inbox.permits() > 0 and len(inbox.queue) <= inbox.capacity // 2 for inbox in inboxes)
         self.effect("resumed", within_s=_SOON_S if low else inf)
 
     # The fetcher of records that are read again -------------------------------------------------------------------
@@ -555,9 +573,15 @@ class MemberWorld:
                 self.timeline.after(self.rng.uniform(0.1, active_s), action)
         self.timeline.after(active_s, self._calm_down)
         self._drive(lambda: self.calm, inf)
+        self._finishes()
+        self._drive(lambda: False, self.clock.seconds + 3 * SAVE_INTERVAL_S)
+        self._publish()  # to a member that rests
+        self._finishes()
+        self._rests()
+
+    def _finishes(self) -> None:
         self._drive(self._all_done, self.clock.seconds + _CALM_LIMIT_S)
         assert self._all_done(), f"{self}: {self._left()} after {_CALM_LIMIT_S:.0f} s"
-        self._rests()
 
     def __str__(self) -> str:
         return f"{self.kind.value} seed {self.seed} at {self.clock.seconds - _START_S:.4f} s"
@@ -567,6 +591,8 @@ class MemberWorld:
 
     def _publish(self) -> None:
         self.cause()
+        if not any(map(self.group.has_unread, self.owned)):
+            self._unread_since_s = self.clock.seconds
         rng, number = self.rng, self.rng.randrange(len(self.logs))
         log = self.logs[number]
         for _ in range(rng.randrange(1, rng.choice((2, 10 if self.letters else 40)))):
@@ -651,7 +677,7 @@ class MemberWorld:
         begun_s, begun = self.clock.seconds, self.steps
         self._drive(lambda: False, begun_s + 100.0)
         counts = any(owned.guard is not None for owned in self.owned.values())
-        few = 110 if counts or self.serving.ownership.has_periodic_work else 5
+        few = 110 if counts or self.serving.ownership.has_periodic_work else 10
         assert self.steps - begun <= few, f"{self}: {self.steps - begun} steps in 100 s without work"
 
     # The driver ---------------------------------------------------------------------------------------------------
@@ -667,6 +693,7 @@ class MemberWorld:
         redelivered = self.meter.redelivered
         acked = any(slot.has_acknowledgements() for n, slot in enumerate(self.slots) if n in self.owned)
         self.steps += 1
+        self._see_timeouts()
         self.amid()
         suspects = self.serving.dispatcher.counting.has_suspects
         following = self.serving.step(events)
@@ -697,6 +724,12 @@ class MemberWorld:
         while self._idle[0] < now_s - _IDLE_WINDOW_S:
             self._idle.popleft()
         assert len(self._idle) <= most, f"{self}: {len(self._idle)} idle steps in {_IDLE_WINDOW_S} s"
+
+    def _see_timeouts(self) -> None:
+        for each in self.applications:
+            timeouts = each.inbox.ack_timeouts
+            late = [] if timeouts is None or self.often_batched else each.late(timeouts._timeout_s)
+            assert not late, f"{self}: {each.inbox.name} holds {late} beyond its ack timeout"
 
     def _see_unread(self, now_s: float) -> None:
         """A Shared consumer with room gets messages of every partition that can be read."""

@@ -16,7 +16,7 @@ from tests.seeds import in_three
 from tests.simulation.members import play
 
 
-@pytest.mark.parametrize("seeds", in_three(40, range(1000)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(25, range(1000)), ids=str)
 @pytest.mark.parametrize("kind", SubscriptionType)
 def test_a_member_is_neither_late_nor_restless(kind: SubscriptionType, seeds: range) -> None:
     probed: Counter[str] = Counter()
