@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.groups.group_client import ClientMembership, GroupClient, MembershipCallbacks
-from pulsar_on_kafka.kafka.groups.membership_machine import MemberGeneration
+from pulsar_on_kafka.kafka.groups.membership_machine import OWNER_TIMEOUT_S, MemberGeneration
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
@@ -280,6 +281,33 @@ def test_only_one_partition_is_served(client: GroupClient, topic: str, unique: C
     for each in owners:
         each.leave()
     assert [each.failures for each in owners] == [[], []]
+
+
+def test_a_membership_whose_owner_does_not_run_leaves_until_it_does(
+    client: GroupClient, topic: str, unique: Callable[[], str]
+) -> None:
+    owner = Owner(client, unique(), topic)
+    until(lambda: share_out([owner]), "all partitions")
+    former = owner.generation
+    owner.membership.step_due_s = time.monotonic() - OWNER_TIMEOUT_S
+    until(lambda: owner.partitions() == [] and owner.lost == 1, "the loss")
+    assert owner.membership.member_id == ""
+    owner.membership.step_ended(is_due=False)
+    until(lambda: share_out([owner]), "all partitions again")
+    assert owner.generation.member_id != former.member_id
+    owner.leave()
+
+
+def test_closing_the_client_ends_what_it_had_to_do(client: GroupClient, topic: str, unique: Callable[[], str]) -> None:
+    owner = Owner(client, unique(), topic)
+    until(lambda: share_out([owner]), "all partitions")
+    reads = [owner.membership.committed((0,), WAIT_S) for _ in range(500)]
+    commit = owner.membership.commit({0: CommittedOffset(5, "")}, owner.generation)
+    client.close(patience())
+    assert {type(each.exception(WAIT_S)) for each in reads} <= {errors.Closed, type(None)}
+    assert type(commit.exception(WAIT_S)) in (errors.CommitOutcomeUnknown, type(None))
+    with pytest.raises(errors.Closed):
+        owner.membership.committed((0,), WAIT_S)
 
 
 def test_a_topic_that_does_not_exist_is_reported_until_it_does(

@@ -20,7 +20,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -61,6 +61,8 @@ from pulsar_on_kafka.kafka.wire.group_messages import (
     SyncGroupRequest,
 )
 from pulsar_on_kafka.kafka.wire.offset_messages import OffsetFetchRequest, OffsetFetchResponse
+
+_T = TypeVar("_T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -177,7 +179,7 @@ class ClientMembership(OfOneProcess):
     def leave(self) -> Future[None]:
         """Leaves the group, after `revoked` for assigned partitions. The future is done when Kafka has replied.
 
-        Leaving many groups at a time takes one turn of the loop: begin all, then wait.
+        Many groups are left together: begin to leave all of them, then wait.
         """
         self._client.run(lambda now_s: self._client.do(self, self.machine.leave(now_s)))
         return self.left
@@ -256,7 +258,7 @@ class GroupClient(OfOneProcess):
         self._topic_round: list[str] = []
         self._next_topics_s = 0.0
         self._is_asking_topics = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
         with _open_lock:
@@ -305,7 +307,13 @@ class GroupClient(OfOneProcess):
     ) -> Future[dict[int, CommittedOffset]]:
         """See `ClientMembership.committed`."""
         outcome: Future[dict[int, CommittedOffset]] = Future()
-        self.run(lambda _: self._start(self._read_for(outcome, membership, partitions, timeout_s)))
+
+        def begin(_: float) -> None:
+            if outcome.set_running_or_notify_cancel():
+                reading = self._start(self._read(membership, partitions, timeout_s))
+                reading.add_done_callback(lambda done: _settle(outcome, done))
+
+        self.run(begin)
         return outcome
 
     def run(self, call: Callable[[float], None]) -> None:
@@ -319,6 +327,7 @@ class GroupClient(OfOneProcess):
         try:
             self._loop.call_soon_threadsafe(self._run_calls)
         except RuntimeError as ended:  # asyncio's, for a loop that is closed
+            self._is_called = False
             raise errors.Closed("the client of this cluster is closed") from ended
 
     def _run_calls(self) -> None:
@@ -547,23 +556,6 @@ class GroupClient(OfOneProcess):
         if not self._is_closed:
             self.do(membership, membership.machine.failed(action.ticket, sent=sent, now_s=self._loop.time()))
 
-    async def _read_for(
-        self,
-        outcome: Future[dict[int, CommittedOffset]],
-        membership: ClientMembership,
-        partitions: tuple[int, ...],
-        timeout_s: float,
-    ) -> None:
-        if not outcome.set_running_or_notify_cancel():
-            return
-        try:
-            outcome.set_result(await self._read(membership, partitions, timeout_s))
-        except asyncio.CancelledError:
-            outcome.set_exception(errors.Closed(f"reading the offsets of group {membership.group_id}: closed"))
-            raise
-        except Exception as failure:  # the caller raises it
-            outcome.set_exception(failure)
-
     async def _read(
         self, membership: ClientMembership, partitions: tuple[int, ...], timeout_s: float
     ) -> dict[int, CommittedOffset]:
@@ -643,12 +635,15 @@ class GroupClient(OfOneProcess):
 
     # The loop: tasks ----------------------------------------------------------------------------------------------
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _end(self, _: KafkaBrokers) -> None:
+        while self._calls:
+            self._run_calls()
         for task in [*self._tasks]:
             task.cancel()
         if self._timer is not None:
@@ -659,6 +654,15 @@ class GroupClient(OfOneProcess):
             membership.commits.clear()
             self._leave(membership)
         self._wheel.clear()
+
+
+def _settle(outcome: Future[_T], done: asyncio.Task[_T]) -> None:
+    if done.cancelled():
+        outcome.set_exception(errors.Closed("the memberships of this process are closed"))
+    elif (failure := done.exception()) is not None:
+        outcome.set_exception(failure)
+    else:
+        outcome.set_result(done.result())
 
 
 def _rights(membership: ClientMembership) -> tuple[Right, Right]:

@@ -23,6 +23,7 @@ MAX_IN_FLIGHT: Final = 20_000
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that the operating system has not taken yet; above, requests are refused."""
 MIN_TOGETHER: Final = 4
+"""With fewer waiting requests, `read_interval_s` does not delay the next response."""
 _SIZE_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
 

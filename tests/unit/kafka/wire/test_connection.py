@@ -88,6 +88,46 @@ def wrong_correlation_id(received: Received) -> bytes:
     return Raw(int32(10) + int32(received.correlation_id + 7) + FINE)
 
 
+class PausedTransport(asyncio.Transport):
+    """A transport that only notes whether it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = True
+
+    def write(self, data: Any) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def abort(self) -> None: ...
+
+
+def test_many_responses_are_read_together_and_few_at_once() -> None:
+    async def run() -> None:
+        connection, transport = BrokerConnection("broker:9092", lambda: None), PausedTransport()
+        connection.connection_made(transport)
+        connection.read_interval_s = 0.01
+        answers = [connection.send(BEAT, "c", LONG_S) for _ in range(module.MIN_TOGETHER + 1)]
+        responses = [int32(4 + len(FINE)) + int32(number) + FINE for number in range(1, len(answers) + 1)]
+        connection.data_received(responses[0])
+        assert not transport.reads
+        while not transport.reads:
+            await asyncio.sleep(0.001)
+        connection.data_received(responses[1])
+        assert transport.reads
+        connection.data_received(b"".join(responses[2:]))
+        assert [(await answer).error_code for answer in answers] == [0] * len(answers)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
