@@ -380,6 +380,19 @@ def test_nothing_is_fetched_beyond_the_budget_and_that_is_shown() -> None:
     assert not history.sessions.is_budget_reached
 
 
+def test_many_topics_without_a_leader_are_looked_up_less_often() -> None:
+    sessions, count, seconds = FetchSessions(), 6_000, 10
+    for number in range(count):
+        sessions.watch(number, 0, KafkaPartition(f"topic {number}", 0), 0, WINDOW_BYTES)
+    looked_up: list[str] = []
+    for turn in range(seconds * 20):
+        looked_up += sessions.topics_to_look_up(turn / 20)
+        sessions.look_up_failed()
+    assert count < len(looked_up) <= count + 2_000 * seconds
+    assert len(set(looked_up)) == count
+    assert sessions.requests(seconds) == []
+
+
 def test_slow_readers_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_session, "MAX_PARTITION_BYTES", 20_000)  # small beside the budget, as the real one is
     history = History(0, fails=False)

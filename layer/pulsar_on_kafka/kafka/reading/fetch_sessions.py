@@ -42,6 +42,8 @@ _BUSY_BYTES: Final = 8 * 1024 * 1024
 _MIN_RESPONSE_BYTES: Final = 64 * 1024
 _RETRY_INTERVAL_S: Final = 0.1
 _LOOKUP_INTERVAL_S: Final = 0.25
+_MAX_LOOKUPS_PER_S: Final = 2_000
+"""The limit of topics that are looked up again: they may have no leader for long, and a response costs its size."""
 _CORRUPT_RETRY_INTERVAL_S: Final = 10.0
 _UNKNOWN_S: Final = 5.0
 """A topic that brokers do not know any more for so long is gone."""
@@ -260,9 +262,10 @@ class FetchSessions:
     def topics_to_look_up(self, now_s: float) -> tuple[str, ...]:
         """Topics whose metadata is to be requested now, for `learn`, or `look_up_failed`. Until either, none."""
         due: list[str] = []
+        interval_s = max(_LOOKUP_INTERVAL_S, len(self._lookups) / _MAX_LOOKUPS_PER_S)
         while not self._is_looking_up and len(due) < MAX_TOPICS and self._next_lookup_s() <= now_s:
             topic = heappop(self._lookup_times)[1]
-            self._lookups[topic] = now_s + _LOOKUP_INTERVAL_S
+            self._lookups[topic] = now_s + interval_s
             due.append(topic)
         for topic in due:
             heappush(self._lookup_times, (self._lookups[topic], topic))
