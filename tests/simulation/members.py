@@ -240,7 +240,7 @@ class PlayedGroup:
 
     def seek(self, partition: int, offset: int) -> None:
         if partition in self._positions:
-            self._world.effect("sought", within_s=_UNREAD_POLL_S)
+            self._world.effect("sought", within_s=_SOON_S)
             self._positions[partition] = offset
             self._refused.discard(partition)
             self._fetch_after(partition)
@@ -763,7 +763,8 @@ class MemberWorld:
             if clock.seconds >= probe_s:  # where no records are of use, these change nothing
                 caused = self._causes
                 events = [] if following.reads else self.group.poll(self.serving.max_records)
-                return events, due_s if caused == self._causes else None
+                only_records = all(isinstance(each, Records) for each in events)
+                return events, due_s if only_records and caused == self._causes else None
             self.timeline.move_to(min(due_s, until_s, probe_s, inf if following.reads else poll_s))
 
 
