@@ -13,7 +13,6 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, islice
 from math import inf
@@ -155,10 +154,6 @@ class PlayedGroup:
     @property
     def awaits_reply(self) -> bool:
         return self._sent is not None
-
-    @property
-    def assigned(self) -> list[int]:
-        return sorted(self._positions)
 
     # The coordinator ----------------------------------------------------------------------------------------------
 
@@ -784,8 +779,7 @@ def play(seed: int, kind: SubscriptionType) -> MemberWorld:
     logging.disable(logging.ERROR)
     try:
         world = MemberWorld(seed, kind)
-        with suppress(errors.Closed):
-            world.run()
+        world.run()
     finally:
         logging.disable(logging.NOTSET)
     return world
