@@ -131,7 +131,11 @@ def write(producer: Producer, where: KafkaPartition, values: Iterable[bytes]) ->
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(WAIT_S) == 0
+    flush(producer)
+
+
+def flush(producer: Producer) -> None:
+    until(lambda: producer.flush(1.0) == 0, "the records to be stored", progress=lambda: len(producer))
 
 
 def numbered(begin: int, end: int, size: int = 0) -> list[bytes]:
@@ -151,7 +155,7 @@ def test_a_thousand_partitions_in_many_topics_get_each_record_in_order(
             for value in values:
                 producer.produce(where.topic, value, partition=where.partition)
             producer.poll(0)
-        assert producer.flush(WAIT_S) == 0
+        flush(producer)
     until(lambda: {where: each.read() for where, each in readers.items()} == expected, "all records")
     assert all(reader.watched.known_end == 6 for reader in readers.values())
     assert all(reader.ends[-1] == 6 for reader in readers.values())
@@ -393,7 +397,7 @@ def test_readers_continue_when_sessions_or_the_broker_are_lost(
         def more(count: int) -> None:
             for reader in readers:
                 producer.produce(topic, b"%d" % (count - 1), partition=reader.watched.where.partition)
-            assert producer.flush(WAIT_S) == 0
+            flush(producer)
             until(lambda: all(len(reader.read()) >= count for reader in readers), f"record {count} of each partition")
             assert all(reader.values == numbered(0, count) for reader in readers)
 
