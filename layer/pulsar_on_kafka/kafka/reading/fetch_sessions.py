@@ -404,22 +404,8 @@ class FetchSessions:
             return False
         if session.due_s > now_s:
             return False
-        return session.kind is not FetchKind.QUIET or not self._is_held(session, now_s)
-
-    def _is_held(self, session: FetchSession, now_s: float) -> bool:
-        """Whether the next request of a quiet session waits until partitions of the new ones can be added to it."""
         group = self._group(session.node_id, session.isolation_level)
-        new = group.new
-        if (
-            not new.in_flight
-            or session not in group.with_room
-            or not any(each.is_settled and session.has_room(each.key) for each in new.watches.values())
-        ):
-            session.held_since_s = None
-            return False
-        if session.held_since_s is None:
-            session.held_since_s = now_s
-        return now_s - session.held_since_s < _HOLD_S
+        return session.kind is not FetchKind.QUIET or not _is_held(group, session, now_s)
 
     def _max_bytes(self, kind: FetchKind) -> int:
         """Sessions that wait take half of the budget together, so that the busy ones have the other half."""
@@ -598,6 +584,21 @@ class FetchSessions:
             others.remove(session)
             group.with_room.pop(session, None)
             self.ended.append(session)
+
+
+def _is_held(group: _Group, session: FetchSession, now_s: float) -> bool:
+    """Whether the next request of a quiet session waits until partitions of the new ones can be added to it."""
+    new = group.new
+    if (
+        not new.in_flight
+        or session not in group.with_room
+        or not any(each.is_settled and session.has_room(each.key) for each in new.watches.values())
+    ):
+        session.held_since_s = None
+        return False
+    if session.held_since_s is None:
+        session.held_since_s = now_s
+    return now_s - session.held_since_s < _HOLD_S
 
 
 def _added(sessions: list[FetchSession], watch: Watch, kind: FetchKind, now_s: float) -> FetchSession:
