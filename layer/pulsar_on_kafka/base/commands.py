@@ -43,13 +43,16 @@ class CommandQueue:
     Memory: one entry for each caller that waits for an outcome.
     """
 
-    def __init__(self, end_wait: Callable[[], None] = lambda: None) -> None:
-        """`end_wait` ends what the serving thread waits in by `wait_in`, also if that has yet to begin."""
+    def __init__(
+        self, end_wait: Callable[[], None] = lambda: None, *, when_woken: Callable[[], None] | None = None
+    ) -> None:
+        """`end_wait` ends what the serving thread waits in by `wait_in`, also if that has yet to begin. `when_woken` is
+        for an owner that never waits here: the first wake-up since `execute` calls it."""
         self._commands: deque[_Command[Any]] = deque()
         self._end_wait = end_wait
         self._event = threading.Event()
         self._woken = False
-        self._ends: Callable[[], None] | None = None
+        self._ends = when_woken
         """Ends the present wait."""
         self._refusal: Callable[[], Exception] | None = None
 
