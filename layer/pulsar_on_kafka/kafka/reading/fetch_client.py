@@ -30,6 +30,7 @@ from pulsar_on_kafka.kafka.wire.fetch_messages import FetchRequest, FetchRespons
 from pulsar_on_kafka.kafka.wire.offset_messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    READ_UNCOMMITTED,
     ListOffsetsRequest,
     OffsetQuery,
 )
@@ -39,6 +40,7 @@ _log: Final = logging.getLogger(__name__)
 FETCH_TIMEOUT_S: Final = 30.0
 """The time for one response. A broker waits up to 5 s for records."""
 _QUERY_TIMEOUT_S: Final = 10.0
+_MAX_LATE_CALLS: Final = 1000
 _MIN_PAUSE_S: Final = 0.01
 _RETRY_MIN_S: Final = 0.02
 _RETRY_MAX_S: Final = 0.5
@@ -158,9 +160,15 @@ class FetchClient(OfOneProcess):
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def watch(
-        self, where: KafkaPartition, position: int, window_bytes: int, take: Callable[[FetchEvent], None]
+        self,
+        where: KafkaPartition,
+        position: int,
+        window_bytes: int,
+        take: Callable[[FetchEvent], None],
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> WatchedPartition:
-        """Reads a partition from `position` on. Several watches may read the same one.
+        """Reads a partition from `position` on. Several watches may read the same one. `isolation_level`: Kafka's
+        number for records of open and aborted transactions of Kafka's.
 
         The loop's thread calls `take` with each event, which queues it and returns at once. `window_bytes` bounds the
         bytes that the reader holds; 0 fetches nothing yet. One response may exceed it. Every watch ends by `forget`,
@@ -170,7 +178,7 @@ class FetchClient(OfOneProcess):
             Closed: this client is closed.
         """
         watched = WatchedPartition(self, next(self._numbers), where, take)
-        self._run(partial(self._enter, watched, position, window_bytes))
+        self._run(partial(self._enter, watched, position, window_bytes, isolation_level))
         return watched
 
     def seek(self, watched: WatchedPartition, position: int) -> None:
@@ -185,8 +193,12 @@ class FetchClient(OfOneProcess):
 
     def hand_out(self, watched: WatchedPartition, size: int) -> None:
         """See `WatchedPartition.hand_out`."""
-        with suppress(errors.Closed):
-            self._run(partial(self._machine.hand_out, watched.number, size))
+        call = partial(self._machine.hand_out, watched.number, size)
+        if self._machine.awaits_bytes(watched.number) or len(self._calls) >= _MAX_LATE_CALLS:
+            with suppress(errors.Closed):
+                self._run(call)
+        else:  # the loop does it when it turns next, for each wake-up costs both threads
+            self._calls.append(call)
 
     def forget(self, watched: WatchedPartition) -> None:
         """See `WatchedPartition.forget`."""
@@ -258,9 +270,9 @@ class FetchClient(OfOneProcess):
             self._is_woken = True
             self._loop.call_soon(self._turn)
 
-    def _enter(self, watched: WatchedPartition, position: int, window_bytes: int) -> None:
+    def _enter(self, watched: WatchedPartition, position: int, window_bytes: int, isolation_level: int) -> None:
         self._watched[watched.number] = watched
-        self._machine.watch(watched.number, 0, watched.where, position, window_bytes)
+        self._machine.watch(watched.number, 0, watched.where, position, window_bytes, isolation_level)
 
     def _seek(self, watched: WatchedPartition, generation: int, position: int) -> None:
         self._deliver(self._machine.seek(watched.number, generation, position))

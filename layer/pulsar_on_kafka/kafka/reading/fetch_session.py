@@ -21,6 +21,8 @@ MAX_PARTITIONS: Final = 200
 """The limit of one session. A broker looks at each of them for each request of the session."""
 MAX_PARTITION_BYTES: Final = 1024 * 1024
 """The limit of one partition in one response. Kafka returns a larger batch all the same."""
+MAX_BUSY_PARTITION_BYTES: Final = 4 * 1024 * 1024
+"""The same in a busy session: each response costs several changes of threads, however large it is."""
 MIN_PARTITION_BYTES: Final = 16 * 1024
 _MAX_EPOCH: Final = 2**31 - 1
 SESSION_ERRORS: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
@@ -188,7 +190,8 @@ class FetchSession:
         is_at_ends = all(watch is None or watch.end_reported == watch.position for watch in changed)
         forgotten: list[Key] = []
         if self.kind is not FetchKind.QUIET or self._epoch == 0:
-            self._sent = {key: _sent(watch, free_bytes) for key, watch in self.watches.items()}
+            limit = MAX_BUSY_PARTITION_BYTES if self.kind is FetchKind.BUSY else MAX_PARTITION_BYTES
+            self._sent = {key: _sent(watch, free_bytes, limit) for key, watch in self.watches.items()}
             added = self._sent
             self.ends.clear()
         else:
@@ -196,7 +199,7 @@ class FetchSession:
             for key in self._changed:
                 before, watch = self._sent.pop(key, None), self.watches.get(key)
                 if watch is not None:
-                    self._sent[key] = sent = _sent(watch, free_bytes)
+                    self._sent[key] = sent = _sent(watch, free_bytes, MAX_PARTITION_BYTES)
                     if before is None or before.partition != sent.partition:
                         added[key] = sent
                 elif before is not None:
@@ -240,9 +243,9 @@ class FetchSession:
         self.in_flight, self.reserved_bytes, self._epoch = False, 0, 0
 
 
-def _sent(watch: Watch, free_bytes: int) -> _Sent:
+def _sent(watch: Watch, free_bytes: int, limit: int) -> _Sent:
     room = min(watch.window_bytes, free_bytes) - watch.held_bytes
-    max_bytes = min(MAX_PARTITION_BYTES, max(MIN_PARTITION_BYTES, room))
+    max_bytes = min(limit, max(MIN_PARTITION_BYTES, room))
     partition = PartitionToFetch(
         watch.where.partition, watch.position, max_bytes, watch.leader_epoch, watch.fetched_epoch
     )

@@ -203,6 +203,11 @@ class FetchSessions:
             watch.held_bytes -= size
             self._place_or_take_out(watch)
 
+    def awaits_bytes(self, number: int) -> bool:
+        """Whether bytes that are handed out for the watch may begin a request. Any thread."""
+        watch = self._watches.get(number)
+        return watch is not None and (watch.session is None or self.is_budget_reached)
+
     def seek(self, number: int, generation: int, position: int) -> list[FetchEvent]:
         """Continues a watch at another position. What is under way for it is dropped. Where a `Stopped` event ended the
         watch, returns it for this generation."""
