@@ -99,6 +99,11 @@ def commit_metadata(stored: str | None) -> str:
     return (stored or "").removesuffix("\0")
 
 
+def stored_metadata(metadata: str) -> str:
+    """The metadata as a commit stores it: confluent-kafka reads beyond the end of a string without the zero byte."""
+    return metadata + "\0"
+
+
 class TopicDescription(NamedTuple):
     """A Kafka topic as the cluster knows it now."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.errors import InvalidOption, NotSupportedYet
 from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka_mapping.state.instances import Instance
 
@@ -60,6 +60,19 @@ _SET_ELSEWHERE: Final = {
 }
 """Options that are set for each handle by its purpose, so that a user's value would have no effect; with the option of
 this product that the user may set instead. Includes librdkafka's other names for the same."""
+
+_OF_CONSUMERS: Final = frozenset(
+    {
+        "check.crcs",
+        "client.rack",
+        "fetch.min.bytes",
+        "isolation.level",
+        "max.poll.interval.ms",
+        "queued.min.messages",
+        "receive.message.max.bytes",
+    }
+)
+"""Options that only a consumer of librdkafka knows."""
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Largest payload of one message, as Pulsar's `maxMessageSize`."""
@@ -121,6 +134,11 @@ class KafkaSettings:
     def of_use(overrides: Mapping[str, str]) -> dict[str, str]:
         """The options without those that `check` refuses as ineffective, which 0.2 and earlier stored for clusters."""
         return {name: value for name, value in overrides.items() if name not in _SET_ELSEWHERE}
+
+    def check_wire_members(self) -> None:
+        """Raises NotSupportedYet when the overrides hold options of consumers that only librdkafka has."""
+        if found := sorted(_OF_CONSUMERS & set(self.overrides)):
+            raise NotSupportedYet(f"kafka_config sets {', '.join(found)}, which only a consumer of librdkafka knows")
 
     @property
     def identity(self) -> tuple[Any, ...]:

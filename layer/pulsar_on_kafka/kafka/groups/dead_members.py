@@ -200,13 +200,17 @@ class LocalPeers:
     def left(self) -> None:
         """Handles the closing of this member. While it was waiting for an assignment it could not send LeaveGroup: the
         coordinator's broker reads the next request of a connection after the reply to the one before."""
-        self._departures.forget(self)
+        self.forget()
         try:
             failure = self._departures.see_off([self.group_id], besides=self._client_id).get(self.group_id)
         except errors.LayerError as raised:
             failure = raised
         if isinstance(failure, errors.LayerError):
             _log.debug("group=%s leaving: %s", self.group_id, failure)
+
+    def forget(self) -> None:
+        """Watches the group no more: this member has left it."""
+        self._departures.forget(self)
 
     def take(self, living: tuple[DescribedMember, ...] | errors.LayerError) -> None:
         """Watches the processes of these members; after an error the group is checked again soon."""

@@ -47,7 +47,7 @@ from pulsar_on_kafka.kafka.groups.membership_machine import (
     Revoke,
     Send,
 )
-from pulsar_on_kafka.kafka.records import CommittedOffset, commit_metadata
+from pulsar_on_kafka.kafka.records import CommittedOffset, commit_metadata, stored_metadata
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 from pulsar_on_kafka.kafka.wire.brokers import GROUPS_A_REQUEST, ConnectionLane, KafkaBrokers, in_parts
 from pulsar_on_kafka.kafka.wire.client import WireClient
@@ -150,7 +150,7 @@ class ClientMembership(OfOneProcess):
             RecordTooLarge: metadata of more than 32,767 bytes, the limit of Kafka's protocol.
         """
         for partition, offset in commits.items():
-            if len(offset.metadata.encode()) > MAX_STRING_BYTES:
+            if len(stored_metadata(offset.metadata).encode()) > MAX_STRING_BYTES:
                 what = f"commit of group {self.group_id}, partition {partition}"
                 raise errors.RecordTooLarge(f"{what}: metadata of more than {MAX_STRING_BYTES} bytes")
         return self._client.commit(self, split_commits(commits), prepared)
@@ -458,6 +458,8 @@ class GroupClient(OfOneProcess):
     def _leave(self, membership: ClientMembership) -> None:
         self._memberships.discard(membership)
         self._count()
+        if not self._memberships:  # the wheel stands still from now on
+            self._wheel.clear()
         self._brokers.forget_coordinator(membership.group_id)
         members = self._by_topic[membership.topic]
         members.discard(membership)

@@ -38,7 +38,7 @@ from pulsar_on_kafka.kafka.groups.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.records import CommittedOffset, stored_metadata
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.group_messages import (
     HeartbeatRequest,
@@ -607,7 +607,7 @@ class MembershipMachine:
 
     def _send_commit(self, commit: _Commit, now_s: float) -> None:
         offsets = tuple(
-            OffsetToCommit(partition, offset.kafka_offset, offset.metadata)
+            OffsetToCommit(partition, offset.kafka_offset, stored_metadata(offset.metadata))
             for partition, offset in sorted(commit.parts[0].items())
         )
         member_id, number = commit.generation
