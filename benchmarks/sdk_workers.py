@@ -337,23 +337,23 @@ def opening(sdk: str, url: str, topic: str, messages: int, times: int) -> dict[s
 
 
 def probe(sdk: str, url: str, topic: str) -> dict[str, Any]:
-    """The librdkafka settings that the layer's producer and Shared consumer really use, for the raw cells."""
+    """The librdkafka settings that the layer's producer really uses, and those of a consumer of librdkafka in its
+    place, for the raw cells."""
+    from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES
     from pulsar_on_kafka.kafka.settings import KafkaSettings
 
     seen: dict[str, dict[str, Any]] = {}
-    make_producer, make_member = KafkaSettings.producer, KafkaSettings.group_member
+    make_producer = KafkaSettings.producer
 
     def producer(self: KafkaSettings, **options: Any) -> dict[str, Any]:
         # The first is the topic's own producer only if nothing internal opens one before: so the last one wins.
         seen["producer"] = make_producer(self, **options)
+        seen["consumer"] = self.group_member(
+            group_id="probe", client_id="probe", fetch_queue_kbytes=FETCH_QUEUE_KBYTES, partitioned=False
+        )
         return seen["producer"]
 
-    def member(self: KafkaSettings, **options: Any) -> dict[str, Any]:
-        seen["consumer"] = make_member(self, **options)
-        return seen["consumer"]
-
     KafkaSettings.producer = producer  # type: ignore[method-assign]
-    KafkaSettings.group_member = member  # type: ignore[method-assign]
     module = importlib.import_module(sdk)
     client = module.Client(url)
     opened = client.create_producer(topic, batching_enabled=False)

@@ -464,7 +464,7 @@ class MemberWorld:
         self.group: PlayedGroup
         store = CursorStore(MemoryStateLog(self.clock))
         services = MemberServices(
-            {}, store, cast("Any", self), self.clock, cast("Any", _NoTransactions()), None, SAVE_INTERVAL_S
+            store, cast("Any", self), self.clock, cast("Any", _NoTransactions()), None, SAVE_INTERVAL_S
         )
         self.serving = MemberServing(
             cast("Any", self._handle()), services, self._open, self.commands, self.owned, [], threading.Event()

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Message
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.kafka.reading.record_batches import FetchedRecord
 from tests.steps import Unique
 
 MAX_MODULES = 12
@@ -31,7 +32,7 @@ def holds(value: Any, depth: int = 4) -> bool:
         return any(holds(item, depth - 1) for item in items)
     if depth and type(value).__module__.startswith(_SUBSCRIPTIONS) and (records := getattr(value, "records", None)):
         return holds(records, depth - 1)
-    return isinstance(value, Message) and value.value() == _PAYLOAD
+    return isinstance(value, Message | FetchedRecord) and value.value() == _PAYLOAD
 
 
 @pytest.fixture

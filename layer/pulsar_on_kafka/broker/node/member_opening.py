@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, membership_ended
@@ -16,8 +17,12 @@ from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.broker.replication_state.remote_acks import RemoteAcks
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms, LeaseTraffic
+from pulsar_on_kafka.broker.subscriptions.member.driver import MemberDriver
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
+from pulsar_on_kafka.broker.subscriptions.member.polling import PollingDriver
+from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients, PooledDriver
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import SavedCursors
@@ -61,16 +66,10 @@ class MemberOpening:
 
     def member(self, joining: MembershipOptions, deadline: Deadline) -> SubscriptionMember:
         services, subscription = self._services, joining.subscription
-        config = services.settings.group_member(
-            group_id=subscription.group,
-            client_id=joining.client_id,
-            fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
-            partitioned=subscription.topic.partitioned,
-        )
+        handle = _MemberHandle(services, self._cursors, joining, deadline)
         return SubscriptionMember(
-            _MemberHandle(services, self._cursors, joining, deadline),
+            handle,
             MemberServices(
-                config,
                 services.store,
                 services.fetcher,
                 services.clock,
@@ -78,7 +77,26 @@ class MemberOpening:
                 None if joining.compacted else self._lease_terms(subscription, joining.client_id),
                 joining.ack_persist_interval_s,
             ),
+            partial(self._driver, handle, joining, services.member_clients(deadline)),
         )
+
+    def _driver(
+        self,
+        handle: SubscriptionHandle,
+        joining: MembershipOptions,
+        clients: MemberClients | None,
+        owned: Mapping[int, OwnedPartition],
+    ) -> MemberDriver:
+        services, subscription = self._services, joining.subscription
+        if clients is not None:
+            return PooledDriver(handle, clients, services.clock, owned, subscription.group, joining.client_id)
+        config = services.settings.group_member(
+            group_id=subscription.group,
+            client_id=joining.client_id,
+            fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
+            partitioned=subscription.topic.partitioned,
+        )
+        return PollingDriver(handle, config, services.clock)
 
     def _lease_terms(self, subscription: Subscription, client_id: str) -> LeaseTerms | None:
         """None where a partition's messages go to its owner's process only."""

@@ -15,6 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import Meters
 from pulsar_on_kafka.base.open_files import raise_open_file_limit
 from pulsar_on_kafka.base.processes import member_client_id
+from pulsar_on_kafka.base.steps import StepPool
 from pulsar_on_kafka.broker.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.deduplication.journal import SequenceJournal
@@ -37,6 +38,7 @@ from pulsar_on_kafka.broker.schema_registry.configured import configured_checker
 from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
 from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.broker.transactions.records.views import LookingOnly, TransactionViews
 from pulsar_on_kafka.broker.transactions.serving.coordinators import CoordinatorCount
@@ -44,11 +46,13 @@ from pulsar_on_kafka.kafka.appends import append_apart
 from pulsar_on_kafka.kafka.connecting import open_admin
 from pulsar_on_kafka.kafka.groups.dead_members import Departures
 from pulsar_on_kafka.kafka.groups.empty_group_offsets import IdleOffsets
+from pulsar_on_kafka.kafka.groups.group_client import GroupClient
 from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
+from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.kafka.wire.client import WireClient
@@ -136,6 +140,8 @@ class Services:
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.wire = WireClient(settings.common())
         self.departures = Departures(GroupMembers(self.wire), self.clock)
+        self._members: MemberClients | None = None
+        self._uses_wire_members = True
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.clock, instance=settings.instance)
 
     def _request_time(self) -> None:
@@ -310,6 +316,21 @@ class Services:
         local_peers = self.departures.local_peers(group_id, config["client.id"])
         return GroupConsumer(config, self.log.kafka_name(topic), callbacks, local_peers=local_peers, reserved=True)
 
+    def member_clients(self, deadline: Deadline) -> MemberClients | None:
+        """What memberships share, made by the first call; None where they need librdkafka's."""
+        with self._lock:
+            if self._members is None and self._uses_wire_members:
+                try:
+                    self.settings.check_wire_members()
+                    self.wire.check()
+                except errors.NotSupportedYet as failure:
+                    self._uses_wire_members = False
+                    _log.warning("each subscription takes a consumer of librdkafka, with five threads: %s", failure)
+                else:
+                    reader = FetchClient(self.wire, deadline)
+                    self._members = MemberClients(GroupClient(self.wire, deadline), reader, StepPool("pok-member"))
+            return self._members
+
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether the state topic exists. Reading it would create it."""
         return self.admin.describe_topic(self.log.kafka_name(topic), deadline) is not None
@@ -327,6 +348,7 @@ class Services:
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
         self.departures.close()
+        self._close_members(deadline)
         self.wire.close(deadline)
         self.pending_acks.close(deadline)
         self.followed_log.close()
@@ -337,3 +359,11 @@ class Services:
             _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
         self.idle_offsets.close()
         self.admin.close()
+
+    def _close_members(self, deadline: Deadline) -> None:
+        with self._lock:
+            members, self._uses_wire_members = self._members, False
+        if members is not None:
+            members.steps.close()
+            members.groups.close(deadline)
+            members.reader.close(deadline)

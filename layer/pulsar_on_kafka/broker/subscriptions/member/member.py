@@ -1,14 +1,15 @@
-"""A process's membership in a subscription: its thread, and the commands of other threads.
+"""A process's membership in a subscription: its steps, and the commands of other threads.
 
-The thread owns everything that serves the subscription (serving.py). Other threads append acknowledgements to the
-partitions' queues, receive messages from endpoints, and submit commands. The thread settles a command's Future.
+The steps own everything that serves the subscription (serving.py); a driver makes one at a time. Other threads append
+acknowledgements to the partitions' queues, receive messages from endpoints, and submit commands. A step settles a
+command's Future.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
@@ -16,11 +17,10 @@ from typing import TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.member.driver import MemberDriver
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
-from pulsar_on_kafka.broker.subscriptions.member.polling import PollingDriver
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
@@ -45,17 +45,23 @@ class SubscriptionMember:
     Memory: that of PartitionReader, and one offset for each unacknowledged message of a shared subscription.
     """
 
-    def __init__(self, handle: SubscriptionHandle, services: MemberServices) -> None:
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        services: MemberServices,
+        make_driver: Callable[[Mapping[int, OwnedPartition]], MemberDriver],
+    ) -> None:
+        """`make_driver` gets the partitions that the member will own."""
         self._handle = handle
         self._clock = services.clock
         self._owned: dict[int, OwnedPartition] = {}
         self._endpoints: list[Endpoint] = []
-        self._driver = PollingDriver(handle, services.config, services.clock)
+        self._driver = make_driver(self._owned)
         self._commands = self._driver.commands
         self._ready = threading.Event()
         self._ended = False
         self.failure: Exception | None = None
-        self._serving: MemberServing
+        self._opened: MemberServing | None = None
         self._join_group = partial(
             MemberServing,
             handle,
@@ -66,7 +72,7 @@ class SubscriptionMember:
             self._endpoints,
             self._ready,
         )
-        self._thread: threading.Thread | None = None
+        self._is_started = False
 
     @property
     def type(self) -> SubscriptionType:
@@ -82,7 +88,8 @@ class SubscriptionMember:
         """
         first.wake_member = self.wake
         attached = self.run(lambda: self._attach(first))
-        self._thread = aside(f"pok-member {self._handle}", self._run)
+        self._is_started = True
+        self._driver.start(self)
         attached.result()
 
     def slot(self, partition: int) -> PartitionAcks:
@@ -233,38 +240,43 @@ class SubscriptionMember:
         return sorted({*self._owned, *self._serving.ownership.unreadable})
 
     def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
-        """Save, leave the group, end the thread; not `orderly` when the program ends with consumers open."""
+        """Save, leave the group, end the steps; not `orderly` when the program ends with consumers open."""
         self.run(lambda: self._serving.stop(orderly=orderly))
-        if self._thread is None:
-            return
-        self._thread.join(deadline.remaining_s())
-        if self._thread.is_alive():
+        if self._is_started and not self._driver.wait_until_ended(deadline):
             raise errors.DeadlineExceeded(f"subscription {self._handle} did not close in time")
 
-    # The member's thread ------------------------------------------------------------------------------------------
+    # Steps --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _serving(self) -> MemberServing:
+        assert self._opened is not None  # noqa: S101 - no command runs before
+        return self._opened
 
     def _attach(self, endpoint: Endpoint) -> None:
         if self.failure is not None:
             raise self.failure
         self._serving.dispatcher.attach(endpoint)
 
-    def _run(self) -> None:
-        serving: MemberServing | None = None
-        try:
-            self._serving = serving = self._join_group()
-            self._driver.run(serving)
-        except Exception as error:  # its consumers must fail, or they would wait for ever
-            if isinstance(error, (errors.Refused, errors.TooManyHandles)):
-                _log.warning("subscription=%s stopped serving: %s", self._handle, error)
-            else:
-                _log.exception("subscription=%s stopped serving", self._handle)
-            self.failure = error
-            for endpoint in self._endpoints:
-                endpoint.fail(error)
-            if serving is not None:
-                serving.abandon()
-        finally:
-            self._ended = True
-            self._handle.ended()
-            self._ready.set()
-            self._commands.close(lambda: self.failure or errors.Closed(f"subscription {self._handle} was closed"))
+    def begin(self) -> MemberServing:
+        """See `DrivenMember`."""
+        self._opened = self._join_group()
+        return self._opened
+
+    def fail(self, failure: Exception) -> None:
+        """See `DrivenMember`: without this its consumers would wait for ever."""
+        if isinstance(failure, (errors.Refused, errors.TooManyHandles)):
+            _log.warning("subscription=%s stopped serving: %s", self._handle, failure)
+        else:
+            _log.error("subscription=%s stopped serving", self._handle, exc_info=failure)
+        self.failure = failure
+        for endpoint in self._endpoints:
+            endpoint.fail(failure)
+        if self._opened is not None:
+            self._opened.abandon()
+
+    def end(self) -> None:
+        """See `DrivenMember`."""
+        self._ended = True
+        self._handle.ended()
+        self._ready.set()
+        self._commands.close(lambda: self.failure or errors.Closed(f"subscription {self._handle} was closed"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
@@ -43,9 +43,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MemberServices:
-    """`config` is the group member's for librdkafka; without `terms` messages go to this process's consumers only."""
+    """Without `terms` messages go to this process's consumers only."""
 
-    config: dict[str, Any]
     store: CursorStore
     fetcher: Fetcher
     clock: Clock

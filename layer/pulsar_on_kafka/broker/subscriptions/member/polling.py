@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.commands import CommandQueue
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.member.driver import DrivenMember
 from pulsar_on_kafka.broker.subscriptions.member.next_step import NextStep
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
 from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
@@ -41,8 +45,19 @@ class PollingDriver:
         self._clock = clock
         self.commands = CommandQueue(self._end_poll)
         self._consumer: GroupConsumer | None = None
+        self._thread: threading.Thread | None = None
         self._polled_s = 0.0
         self._active_s = 0.0
+
+    def start(self, member: DrivenMember) -> None:
+        """Begin the member, and make its steps until it stops, in a thread of its own."""
+        self._thread = aside(f"pok-member {self._handle}", lambda: self._run(member))
+
+    def wait_until_ended(self, deadline: Deadline) -> bool:
+        """Whether the steps are over; waits for that."""
+        if self._thread is not None:
+            self._thread.join(deadline.remaining_s())
+        return self._thread is None or not self._thread.is_alive()
 
     def _end_poll(self) -> None:
         if self._consumer is not None:
@@ -58,10 +73,18 @@ class PollingDriver:
         )
         return self._consumer
 
-    def run(self, serving: MemberServing) -> None:
+    def _run(self, member: DrivenMember) -> None:
+        try:
+            self._serve(member.begin())
+        except Exception as failure:  # the consumers get it
+            member.fail(failure)
+        finally:
+            member.end()
+
+    def _serve(self, serving: MemberServing) -> None:
         """Make steps until the member stops. Raises LayerError: the membership is over."""
         consumer = self._consumer
-        assert consumer is not None  # noqa: S101 - `serving` has opened it
+        assert consumer is not None  # noqa: S101 - `begin` has opened it
         events: Sequence[Event] = ()
         while True:
             following = serving.step(events)
