@@ -155,6 +155,10 @@ class PlayedGroup:
     def awaits_reply(self) -> bool:
         return self._sent is not None
 
+    @property
+    def notices_deletion(self) -> bool:
+        return False
+
     # The coordinator ----------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Collection[int]) -> None:

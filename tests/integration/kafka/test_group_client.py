@@ -10,10 +10,8 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
-from prometheus_client import CollectorRegistry
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.groups.group_client import ClientMembership, GroupClient, MembershipCallbacks
 from pulsar_on_kafka.kafka.groups.membership_machine import OWNER_TIMEOUT_S, MemberGeneration
@@ -163,22 +161,6 @@ def test_a_member_alone_owns_all_saves_and_leaves(
     described = admin_of_kafka.describe_consumer_groups([group_id])[group_id].result(WAIT_S)
     assert described.members == []
     assert sum(client.lag.counts) > 0
-
-
-def test_memberships_and_the_delay_of_heartbeats_are_metrics(
-    client: GroupClient, topic: str, unique: Callable[[], str]
-) -> None:
-    registry = CollectorRegistry()
-    registry.register(MetricsCollector())
-    owners = [Owner(client, unique(), topic) for _ in range(2)]
-    for owner in owners:
-        until(lambda owner=owner: share_out([owner]), "all partitions")  # type: ignore[misc]
-    assert registry.get_sample_value("pok_group_memberships") == 2
-    assert registry.get_sample_value("pok_heartbeat_lag_seconds_count") > 0  # type: ignore[operator]
-    for owner in owners:
-        owner.leave()
-    client.close(patience())
-    assert registry.get_sample_value("pok_group_memberships") is None
 
 
 def test_a_second_member_gets_its_share_with_what_the_first_one_saved(

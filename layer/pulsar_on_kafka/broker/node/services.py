@@ -331,6 +331,11 @@ class Services:
                     self._members = MemberClients(GroupClient(self.wire, deadline), reader, StepPool("pok-member"))
             return self._members
 
+    @property
+    def shared_members(self) -> MemberClients | None:
+        """The same, if they were made."""
+        return self._members
+
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether the state topic exists. Reading it would create it."""
         return self.admin.describe_topic(self.log.kafka_name(topic), deadline) is not None

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.forks import OfOneProcess, after_fork_in_child, process_lock
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.meters import Latencies
 from pulsar_on_kafka.kafka.errors import translate_code
 from pulsar_on_kafka.kafka.groups.membership import split_commits
@@ -74,6 +74,8 @@ MIN_SESSION_S: Final = 6.0
 TOPICS_EVERY_S: Final = 10.0
 """The time in which the partition count of each topic is read once; longer with more than 5,000 topics."""
 _MAX_TOPICS_PER_S: Final = 500
+MISSING_TOPIC_S: Final = 30.0
+"""A topic that no broker knows for so long is gone: librdkafka's `topic.metadata.propagation.max.ms`."""
 LATE_TURN_S: Final = 1.0
 """A turn of the wheel that is later than this is logged."""
 _CALLS_A_TURN: Final = 100
@@ -89,7 +91,7 @@ class MembershipCallbacks:
     """Calls of a membership to its owner, in the loop's thread. Each returns at once: it queues a command.
 
     `revoked`: the owner saves in this generation and calls `confirm_revoked` within 60 s. `lost`: it must not save.
-    `refused`: Kafka refuses the membership, which tries again.
+    `refused`: Kafka refuses the membership, which tries again; with NoSuchTopic also one that has partitions, or none.
     """
 
     assigned: Callable[[tuple[int, ...], MemberGeneration], object]
@@ -213,19 +215,6 @@ class _WaitingSend:
         self._client.not_sent(self._membership, self._action, failure)
 
 
-_open_clients: Final[set[GroupClient]] = set()
-_open_lock: Final = process_lock()
-
-
-def open_clients() -> list[GroupClient]:
-    """The clients of this process, for metrics."""
-    with _open_lock:
-        return [*_open_clients]
-
-
-after_fork_in_child(_open_clients.clear)
-
-
 class GroupClient(OfOneProcess):
     """All memberships of a process in one cluster, under one login. Thread-safe.
 
@@ -255,14 +244,14 @@ class GroupClient(OfOneProcess):
         """Topics whose partition count is not known."""
         self._counted: dict[str, int] = {}
         """The partition count of each other topic in use."""
+        self._missing_since_s: dict[str, float] = {}
+        """Topics that no broker knows, and since when."""
         self._topic_round: list[str] = []
         self._next_topics_s = 0.0
         self._is_asking_topics = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
-        with _open_lock:
-            _open_clients.add(self)
 
     async def _begin(self, brokers: KafkaBrokers) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
         return asyncio.get_running_loop(), brokers
@@ -346,8 +335,6 @@ class GroupClient(OfOneProcess):
         """Ends all memberships without leaving their groups; owners leave before. A second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
-            with _open_lock:
-                _open_clients.discard(self)
             self._wire.call(self._end, deadline, "the end of the memberships")
 
     def _count(self) -> None:
@@ -467,6 +454,7 @@ class GroupClient(OfOneProcess):
             del self._by_topic[membership.topic]
             self._counted.pop(membership.topic, None)
             self._uncounted.discard(membership.topic)
+            self._missing_since_s.pop(membership.topic, None)
         if not membership.left.done():
             membership.left.set_result(None)
 
@@ -626,13 +614,18 @@ class GroupClient(OfOneProcess):
                 continue  # they left meanwhile
             is_new = topic in self._uncounted
             self._uncounted.discard(topic)
+            self._missing_since_s.pop(topic, None)
             self._counted[topic] = count
             for membership in members:
                 machine = membership.machine
                 actions = machine.begin(count, now_s) if is_new else machine.partitions_counted(count, now_s)
                 self.do(membership, actions)
         for topic, code in refused.items():
-            for membership in [*self._by_topic.get(topic, ())] if topic in self._uncounted else []:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                is_reported = now_s - self._missing_since_s.setdefault(topic, now_s) >= MISSING_TOPIC_S
+            else:
+                is_reported = topic in self._uncounted
+            for membership in [*self._by_topic.get(topic, ())] if is_reported else []:
                 self._call(membership, JoinRefused(code))
 
     # The loop: tasks ----------------------------------------------------------------------------------------------

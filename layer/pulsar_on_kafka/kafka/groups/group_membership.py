@@ -17,6 +17,10 @@ class GroupMembership(Protocol):
     def known_end(self, partition: int) -> int:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
 
+    @property
+    def notices_deletion(self) -> bool:
+        """Whether an event reports that the topic was deleted, also if it was created again."""
+
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """(log start, high watermark) as the leader reports now."""
 

@@ -379,6 +379,11 @@ class GroupConsumer(OfOneProcess):
     def _offsets(self, commits: Mapping[int, CommittedOffset]) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p, c.kafka_offset, c.metadata) for p, c in commits.items()]
 
+    @property
+    def notices_deletion(self) -> bool:
+        """False: librdkafka reads on in a topic that was deleted and created again."""
+        return False
+
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """(log start, high watermark) as the leader reports now."""
         return watermarks(self._handle, KafkaPartition(self._topic, partition), timeout_s, self._needed())

@@ -38,8 +38,6 @@ _REPLY_S: Final = 30.0
 """Above the time-outs of the group client's requests, each of which ends by itself."""
 _LEAVE_S: Final = 5.0
 _LOOK_S: Final = 0.1
-_MISSING_S: Final = 30.0
-"""A topic that no broker knows for so long is gone: librdkafka's `topic.metadata.propagation.max.ms`."""
 _CORRUPT_RETRY_S: Final = 10.0
 
 
@@ -135,7 +133,6 @@ class WireConsumer(OfOneProcess):
         """Losses of partitions that the owner does not know of yet."""
         self._saving: Future[None] | None = None
         """The last `commit_async`."""
-        self._missing_since_s: float | None = None
         self._is_closing = False
         if local_peers is not None:
             local_peers.joining()
@@ -168,10 +165,7 @@ class WireConsumer(OfOneProcess):
     def _when_refused(self, failure: errors.LayerError) -> None:
         where = KafkaPartition(self._topic, -1)
         if isinstance(failure, errors.NoSuchTopic):
-            now_s = time.monotonic()
-            self._missing_since_s = now_s if self._missing_since_s is None else self._missing_since_s
-            is_gone = now_s - self._missing_since_s >= _MISSING_S
-            self._fail(Gone(where, failure) if is_gone else Failed(where, failure))
+            self._fail(Gone(where, failure))
         elif isinstance(failure, errors.NotAuthorized):
             self._fail(Forbidden(where, failure))
         else:
@@ -311,7 +305,6 @@ class WireConsumer(OfOneProcess):
     def _assign(self, partitions: tuple[int, ...]) -> None:
         if self._is_closing:
             return
-        self._missing_since_s = None
         if self._local_peers is not None:
             self._local_peers.changed()
         for number, position in self._callbacks.assigned(list(partitions)).items():
@@ -420,6 +413,12 @@ class WireConsumer(OfOneProcess):
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
         found = self._partitions.get(partition)
         return -1 if found is None else found.watch.known_end
+
+    @property
+    def notices_deletion(self) -> bool:
+        """Whether an event reports that the topic was deleted, also if it was created again: fetches name the topic's
+        id."""
+        return bool(self._partitions)
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """(log start, high watermark) as the leader reports now."""

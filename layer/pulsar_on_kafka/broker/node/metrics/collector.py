@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 from typing import Final
 
@@ -26,10 +26,10 @@ from pulsar_on_kafka.broker.node.metrics.process import (
 )
 from pulsar_on_kafka.broker.node.node import Node, live_nodes
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail, TailStats
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.groups.group_client import open_clients
 from pulsar_on_kafka.statelog.view import unreadable
 
 _PATIENCE_S: Final = 2.0
@@ -133,8 +133,8 @@ class MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _build()
         yield from _handles()
-        yield from _memberships()
         nodes = live_nodes()
+        yield from _memberships([each for each in (node.shared_members for node in nodes) if each is not None])
         deadline = Deadline.after(_PATIENCE_S)
         sent = [([node.cluster_id, topic], meter.counts()) for node in nodes for topic, meter in node.meters.topics()]
         yield from families(_SENDING, _TOPIC, sent)
@@ -169,17 +169,35 @@ def _handles() -> Iterator[Metric]:
     yield GAUGE("pok_librdkafka_handles_max", "Handles of librdkafka that it may have.", handles.MAX_HANDLES)
 
 
-def _memberships() -> Iterator[Metric]:
-    clients = open_clients()
-    if clients:
-        yield GAUGE("pok_group_memberships", "Memberships of the group client.", sum(each.count for each in clients))
-        lag = Latencies()
-        for each in clients:
-            lag.counts = list(map(add, lag.counts, each.lag.counts))
-            lag.sum_s += each.lag.sum_s
-        family = HistogramMetricFamily("pok_heartbeat_lag_seconds", "Delay of its heartbeats.")
-        family.add_metric([], lag.cumulative(), lag.sum_s)
-        yield family
+def _memberships(shared: Sequence[MemberClients]) -> Iterator[Metric]:
+    """What the memberships of this process share; nothing while it has none."""
+    if not shared:
+        return
+    count, held = (
+        sum(counts) for counts in zip(*((each.groups.count, each.reader.held_bytes) for each in shared), strict=True)
+    )
+    yield GAUGE("pok_group_memberships", "Memberships that share connections and threads.", count)
+    yield _merged("pok_heartbeat_lag_seconds", "Delay of their heartbeats.", [each.groups.lag for each in shared])
+    held = sum(each.reader.held_bytes for each in shared)
+    yield GAUGE("pok_fetched_bytes", "Bytes that were fetched for them and not delivered.", held)
+    connections = sum(each.reader.open_connections for each in shared)
+    yield GAUGE("pok_fetch_connections", "Connections that fetch for them.", connections)
+    yield GAUGE("pok_step_threads", "Threads that work for them.", sum(each.steps.threads for each in shared))
+    yield _merged(
+        "pok_step_lag_seconds", "Time that their work waits for a thread.", [each.steps.lag for each in shared]
+    )
+    longest_s = max(each.steps.longest_step_s for each in shared)
+    yield GAUGE("pok_longest_step_seconds", "How long one of these threads has worked for one membership.", longest_s)
+
+
+def _merged(name: str, text: str, parts: Sequence[Latencies]) -> HistogramMetricFamily:
+    merged = Latencies()
+    for each in parts:
+        merged.counts = list(map(add, merged.counts, each.counts))
+        merged.sum_s += each.sum_s
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], merged.cumulative(), merged.sum_s)
+    return family
 
 
 def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
@@ -96,12 +97,13 @@ class PartitionReader:
             self._look_again()
         if self._in_a_gap:
             self._leave_gaps()
-        self._handle.incarnation.while_idle()
+        if not self._consumer.notices_deletion:
+            self._handle.incarnation.while_idle()
 
     def next_due(self) -> float:
         """The time of the next look at a gap, at open transactions, or at the topic, on the monotonic clock."""
-        due_s = min((gap.due_s for gap in self._in_a_gap.values()), default=self._handle.incarnation.due_s)
-        return min(due_s, self._handle.incarnation.due_s, self._looking.due_s)
+        due_s = inf if self._consumer.notices_deletion else self._handle.incarnation.due_s
+        return min(due_s, self._looking.due_s, *(gap.due_s for gap in self._in_a_gap.values()))
 
     def _take(self, events: Sequence[Event]) -> int:
         if events:
