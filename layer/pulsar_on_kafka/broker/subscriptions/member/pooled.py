@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.kafka.groups.group_client import GroupClient
 from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks
-from pulsar_on_kafka.kafka.groups.wire_consumer import WireConsumer
+from pulsar_on_kafka.kafka.groups.wire_member import WireMember
 from pulsar_on_kafka.kafka.reading.events import Event
 from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 
@@ -56,7 +56,7 @@ class PooledDriver:
         self._ended = threading.Event()
         self._member: DrivenMember | None = None
         self._serving: MemberServing | None = None
-        self._consumer: WireConsumer | None = None
+        self._consumer: WireMember | None = None
         self._reads = True
 
     def start(self, member: DrivenMember) -> None:
@@ -73,7 +73,7 @@ class PooledDriver:
     def open(self, callbacks: GroupCallbacks) -> GroupMembership:
         """Begin to join the group."""
         handle = self._handle
-        self._consumer = WireConsumer(
+        self._consumer = WireMember(
             self._clients.groups, self._clients.reader, self._group_id, self._client_id, handle.kafka_topic, callbacks,
             handle.partition, handle.local_peers, held_bytes=self._held_bytes, when_news=self._task.wake,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.group_client import GroupClient
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.groups.wire_consumer import WINDOW_BYTES, WireConsumer
+from pulsar_on_kafka.kafka.groups.wire_member import WINDOW_BYTES, WireMember
 from pulsar_on_kafka.kafka.reading.events import Event, Gone, OutOfRange, Records
 from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -29,7 +29,7 @@ COUNT = 200
 
 
 class Membership(Protocol):
-    """The calls of `WireConsumer` and `GroupConsumer` that an owner makes."""
+    """The calls of `WireMember` and `GroupConsumer` that an owner makes."""
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]: ...
     def commit(self, commits: dict[int, CommittedOffset]) -> None: ...
@@ -108,8 +108,8 @@ class Clients:
         self.reader = FetchClient(self.wire, patience())
         self.members: list[Any] = []
 
-    def join(self, owner: Owner, group: str, topic: str, only: int | None = None, **options: Any) -> WireConsumer:
-        owner.member = member = WireConsumer(
+    def join(self, owner: Owner, group: str, topic: str, only: int | None = None, **options: Any) -> WireMember:
+        owner.member = member = WireMember(
             self.groups, self.reader, group, "a-client", topic, owner.callbacks, only, **options
         )
         self.members.append(member)
@@ -141,7 +141,7 @@ def clients(bootstrap: str) -> Iterator[Clients]:
 @pytest.fixture
 def topic(bootstrap: str, unique: Callable[[str], str]) -> str:
     """A topic of four partitions, each with records whose values are their offsets."""
-    name = unique("wire-consumer")
+    name = unique("wire-member")
     create(bootstrap, name, PARTITIONS)
     fill(bootstrap, name, COUNT)
     return name
@@ -254,7 +254,7 @@ def test_records_that_the_owner_holds_count_as_fetched(
         producer.poll(0)
     assert producer.flush(60) == 0
     held = 0
-    member = WireConsumer(
+    member = WireMember(
         clients.groups,
         clients.reader,
         f"group-{name}",

@@ -13,7 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.kafka.groups.group_client import GroupClient, MembershipCallbacks
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks
 from pulsar_on_kafka.kafka.groups.membership_machine import NO_MEMBER, MemberGeneration
-from pulsar_on_kafka.kafka.groups.wire_consumer import WireConsumer
+from pulsar_on_kafka.kafka.groups.wire_member import WireMember
 from pulsar_on_kafka.kafka.reading.events import KafkaPartition, Records
 from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 from pulsar_on_kafka.kafka.reading.fetch_sessions import Fetched, FetchEvent
@@ -125,7 +125,7 @@ class Played:
         callbacks = GroupCallbacks(
             lambda given: dict.fromkeys(given, 0), self.revoked.extend, self.lost.extend, self.outcomes.append
         )
-        self.consumer = WireConsumer(
+        self.consumer = WireMember(
             cast("GroupClient", self.groups), cast("FetchClient", self.reader), "g", "c", TOPIC, callbacks,
             held_bytes=lambda partition: self.held.get(partition, 0),
         )  # fmt: skip
@@ -225,7 +225,7 @@ def test_bytes_that_cannot_be_decoded_are_fetched_again_later(
     assert "again in 10 s" in caplog.text
     assert one.window == 0
     now_s = time.monotonic()
-    monkeypatch.setattr("pulsar_on_kafka.kafka.groups.wire_consumer.time.monotonic", lambda: now_s + 11)
+    monkeypatch.setattr("pulsar_on_kafka.kafka.groups.wire_member.time.monotonic", lambda: now_s + 11)
     assert played.poll() == []
     assert (one.position, one.held) == (2, 0)
     assert one.window > 0

@@ -77,7 +77,7 @@ class _Batch(NamedTuple):
     records: list[FetchedRecord]
 
 
-class WireConsumer(OfOneProcess):
+class WireMember(OfOneProcess):
     """A member of group `group_id` that reads one topic, or `only` one partition of it.
 
     With `only` the group assigns all partitions, and its other ones are ignored.
