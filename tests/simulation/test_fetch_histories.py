@@ -394,7 +394,8 @@ def test_many_topics_without_a_leader_are_looked_up_less_often() -> None:
 
 
 def test_slow_readers_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "MAX_PARTITION_BYTES", 20_000)  # small beside the budget, as the real one is
+    for limit in ("MAX_PARTITION_BYTES", "MAX_BUSY_PARTITION_BYTES"):  # small beside the budget, as the real ones are
+        monkeypatch.setattr(fetch_session, limit, 20_000)
     history = History(0, fails=False)
     history.budget_bytes = 3_000_000
     history.sessions = FetchSessions(history.budget_bytes)

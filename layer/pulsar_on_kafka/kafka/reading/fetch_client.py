@@ -194,7 +194,9 @@ class FetchClient(OfOneProcess):
     def hand_out(self, watched: WatchedPartition, size: int) -> None:
         """See `WatchedPartition.hand_out`."""
         call = partial(self._machine.hand_out, watched.number, size)
-        if self._machine.awaits_bytes(watched.number) or len(self._calls) >= _MAX_LATE_CALLS:
+        watch = self._machine.watch_of(watched.number)
+        awaits_bytes = self._machine.is_budget_reached or (watch is not None and watch.session is None)
+        if awaits_bytes or len(self._calls) >= _MAX_LATE_CALLS:
             with suppress(errors.Closed):
                 self._run(call)
         else:  # the loop does it when it turns next, for each wake-up costs both threads
@@ -208,7 +210,8 @@ class FetchClient(OfOneProcess):
 
     def known_end(self, number: int) -> int:
         """See `WatchedPartition.known_end`."""
-        return self._machine.known_end(number)
+        watch = self._machine.watch_of(number)
+        return -1 if watch is None else watch.ends.high_watermark
 
     def watermarks(self, where: KafkaPartition, timeout_s: float) -> tuple[int, int]:
         """See `WatchedPartition.watermarks`."""

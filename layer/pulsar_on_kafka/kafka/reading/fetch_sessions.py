@@ -203,11 +203,6 @@ class FetchSessions:
             watch.held_bytes -= size
             self._place_or_take_out(watch)
 
-    def awaits_bytes(self, number: int) -> bool:
-        """Whether bytes that are handed out for the watch may begin a request. Any thread."""
-        watch = self._watches.get(number)
-        return watch is not None and (watch.session is None or self.is_budget_reached)
-
     def seek(self, number: int, generation: int, position: int) -> list[FetchEvent]:
         """Continues a watch at another position. What is under way for it is dropped. Where a `Stopped` event ended the
         watch, returns it for this generation."""
@@ -227,10 +222,9 @@ class FetchSessions:
             watch.session.change(watch)
         return []
 
-    def known_end(self, number: int) -> int:
-        """The high watermark of the last response; -1 before the first."""
-        watch = self._watches.get(number)
-        return -1 if watch is None else watch.ends.high_watermark
+    def watch_of(self, number: int) -> Watch | None:
+        """The watch, until it is forgotten. Any thread may read it."""
+        return self._watches.get(number)
 
     def _put(self, session: FetchSession, watch: Watch) -> None:
         session.add(watch)
