@@ -15,7 +15,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import Meters
 from pulsar_on_kafka.base.open_files import raise_open_file_limit
 from pulsar_on_kafka.base.processes import member_client_id
-from pulsar_on_kafka.base.steps import StepPool
 from pulsar_on_kafka.broker.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.deduplication.journal import SequenceJournal
@@ -39,6 +38,7 @@ from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
 from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
 from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
+from pulsar_on_kafka.broker.subscriptions.member.step_pool import StepPool
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.broker.transactions.records.views import LookingOnly, TransactionViews
 from pulsar_on_kafka.broker.transactions.serving.coordinators import CoordinatorCount

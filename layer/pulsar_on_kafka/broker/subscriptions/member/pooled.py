@@ -10,11 +10,11 @@ from typing import NamedTuple
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.commands import CommandQueue
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.steps import StepPool, StepTask
 from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.member.driver import DrivenMember
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
+from pulsar_on_kafka.broker.subscriptions.member.step_pool import StepPool, StepTask
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.kafka.groups.group_client import GroupClient
 from pulsar_on_kafka.kafka.groups.group_membership import GroupMembership

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
-from pulsar_on_kafka.base.steps import MAX_WORKERS, WORKERS, StepPool, StepTask
+from pulsar_on_kafka.broker.subscriptions.member.step_pool import MAX_WORKERS, WORKERS, StepPool, StepTask
 from tests.waiting import until
 
 
