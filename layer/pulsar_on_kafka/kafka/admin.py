@@ -30,7 +30,7 @@ from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.access_control import AccessControl
-from pulsar_on_kafka.kafka.admin_requests import budget, result, translated
+from pulsar_on_kafka.kafka.admin_requests import GatheredRequests, budget, result, translated
 from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from pulsar_on_kafka.kafka.errors import ErrorEvents, is_answer, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
@@ -58,6 +58,12 @@ class KafkaAdmin(OfOneProcess):
         self._options: dict[str, Any] = {**config, "error_cb": self._events}
         self._handle = handles.opened(self._opened, reserved=True)
         self._groups = GroupRequests(self._opened)
+        self._descriptions: GatheredRequests[None, Any] = GatheredRequests(
+            lambda topics, deadline: self._handle.describe_topics(TopicCollection([*topics]), **budget(deadline))
+        )
+        self._creations: GatheredRequests[NewTopic, None] = GatheredRequests(
+            lambda topics, deadline: self._handle.create_topics([*topics.values()], **budget(deadline))
+        )
         self.access: Final = AccessControl(self._handle, self._groups)
 
     def _opened(self) -> AdminClient:
@@ -132,7 +138,7 @@ class KafkaAdmin(OfOneProcess):
 
     def describe_topic(self, topic: str, deadline: Deadline) -> TopicDescription | None:
         """The topic as it is now, or None when there is none of that name."""
-        future = self._handle.describe_topics(TopicCollection([topic]), **budget(deadline))[topic]
+        future = self._descriptions.request(topic, None, deadline)
         with suppress(errors.NoSuchTopic):
             return self._described(topic, future, deadline)
         return None
@@ -153,11 +159,10 @@ class KafkaAdmin(OfOneProcess):
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], deadline: Deadline) -> bool:
-        """True when this call made the topic, False when it was there already. Replication is the broker's default."""
-        future = self._handle.create_topics(
-            [NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs))],
-            **budget(deadline),
-        )[topic]
+        """True when this call made the topic, or another one of this process at the same time; False when it was there
+        already. Replication is the broker's default."""
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs))
+        future = self._creations.request(topic, new, deadline)
         with suppress(errors.AlreadyExists):
             result(future, deadline, f"creating topic {topic}", on_topic("Create", topic))
             return True

@@ -4,10 +4,7 @@ deleted and made anew, as if nothing had happened."""
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base import errors
@@ -17,8 +14,8 @@ from pulsar_on_kafka.kafka.records import TopicDescription
 
 _log: Final = logging.getLogger(__name__)
 
-Describe: TypeAlias = Callable[[Sequence[str], Deadline], Mapping[str, TopicDescription]]
-"""Describes Kafka topics; those that are not there, or may not be seen, are missing."""
+Describe: TypeAlias = Callable[[str, Deadline], TopicDescription | None]
+"""Describes a Kafka topic; None for a missing one. Those of several threads at a time share a request."""
 
 CHECK_READ_S: Final = 0.1
 """The interval between two checks while records arrive. After a topic's deletion a broker rejects the next fetch, and
@@ -30,48 +27,19 @@ _CHECK_IDLE_S: Final = 10.0
 _TIMEOUT_S: Final = 2.0
 
 
-class _Look:
-    """One request about all topics that callers add until it is sent."""
-
-    def __init__(self) -> None:
-        self.topics: set[str] = set()
-        self.found: Future[Mapping[str, TopicDescription]] = Future()
-
-
 class IncarnationChecks:
-    """The checks of one process. Those of several threads at a time share a request. Thread-safe."""
+    """The checks of one process. Thread-safe."""
 
     def __init__(self, describe: Describe, monotonic: Callable[[], float]) -> None:
         self._describe = describe
         self.monotonic = monotonic
-        self._lock = threading.Lock()
-        self._requesting = threading.Lock()
-        self._next: _Look | None = None
 
     def check(self, topic: Topic, deadline: Deadline) -> None:
         """Raises NoSuchTopic when another Kafka topic has its name; librdkafka reports a missing one. Other
         LayerErrors: it is not known."""
-        with self._lock:
-            first = self._next is None
-            look = self._next = self._next or _Look()
-            look.topics.add(topic.kafka_topic)
-        if first:
-            self._request(look, deadline)
-        try:
-            described = look.found.result(min(deadline.remaining_s(), threading.TIMEOUT_MAX)).get(topic.kafka_topic)
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"topic {topic.name} was not described in time") from late
+        described = self._describe(topic.kafka_topic, deadline)
         if described is not None and described.topic_id != topic.kafka_topic_id:
             raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
-
-    def _request(self, look: _Look, deadline: Deadline) -> None:
-        with self._requesting:  # others join while the request before is under way
-            with self._lock:
-                self._next = None
-            try:
-                look.found.set_result(self._describe(sorted(look.topics), deadline))
-            except BaseException as failure:
-                look.found.set_exception(failure)
 
 
 class IncarnationCheck:

@@ -174,7 +174,7 @@ class Services:
             self._end_producers,
         )
         self.limits = TopicLimits(self.admin, clock.monotonic)
-        self.incarnations = IncarnationChecks(self.admin.describe_topics, clock.monotonic)
+        self.incarnations = IncarnationChecks(self.admin.describe_topic, clock.monotonic)
         self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
         """The lists of ledgers as this process last read them, shared by all read-only users."""
         self.subscriptions = Subscriptions(

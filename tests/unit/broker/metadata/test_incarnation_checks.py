@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -14,7 +12,6 @@ from pulsar_on_kafka.base.errors import DeadlineExceeded, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.incarnation_checks import CHECK_READ_S, IncarnationCheck, IncarnationChecks
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.kafka.records import TopicDescription
-from tests.waiting import until
 
 
 def topic(name: str = "orders") -> Topic:
@@ -24,19 +21,16 @@ def topic(name: str = "orders") -> Topic:
 class Kafka:
     def __init__(self) -> None:
         self.incarnation = 1
-        self.asked: list[list[str]] = []
+        self.asked: list[str] = []
         self.away = False
         self.seconds = 100.0
-        self.may_answer = threading.Event()
-        self.may_answer.set()
         self.checks = IncarnationChecks(self.describe, lambda: self.seconds)
 
-    def describe(self, topics: Sequence[str], deadline: Deadline) -> Mapping[str, TopicDescription]:
-        self.asked.append(list(topics))
-        self.may_answer.wait(60)
+    def describe(self, name: str, deadline: Deadline) -> TopicDescription | None:
+        self.asked.append(name)
         if self.away:
             raise DeadlineExceeded("simulated")
-        return {name: TopicDescription(name, f"{name} {self.incarnation}", 1) for name in topics if name != "gone"}
+        return None if name == "gone" else TopicDescription(name, f"{name} {self.incarnation}", 1)
 
 
 def test_records_that_come_soon_after_a_check_need_no_other_one() -> None:
@@ -48,7 +42,7 @@ def test_records_that_come_soon_after_a_check_need_no_other_one() -> None:
     check.before_delivery()
     check.before_delivery()
     check.while_idle()
-    assert kafka.asked == [["orders"]]
+    assert kafka.asked == ["orders"]
     kafka.seconds += 10
     check.while_idle()
     assert len(kafka.asked) == 2
@@ -74,24 +68,3 @@ def test_brokers_that_do_not_answer_hold_nothing_up_and_are_left_alone_for_a_whi
     assert len(kafka.asked) == 2
     with pytest.raises(DeadlineExceeded):
         check.now(Deadline.after(1))
-
-
-def test_those_who_check_at_a_time_share_a_request() -> None:
-    kafka = Kafka()
-    kafka.may_answer.clear()
-    names = ["a", "b", "c"]
-    threads = [threading.Thread(target=kafka.checks.check, args=(topic(name), Deadline.after(60))) for name in names]
-    threads[0].start()
-    until(lambda: kafka.asked, "the first request")
-    for thread in threads[1:]:
-        thread.start()
-    until(lambda: _waiting(kafka) == {"b", "c"}, "the others to join")
-    kafka.may_answer.set()
-    for thread in threads:
-        thread.join()
-    assert kafka.asked == [["a"], ["b", "c"]]
-
-
-def _waiting(kafka: Kafka) -> set[str]:
-    upcoming: Any = kafka.checks._next
-    return set() if upcoming is None else set(upcoming.topics)
