@@ -37,7 +37,7 @@ from pulsar_on_kafka.kafka.groups.membership_machine import (
     Revoke,
     Send,
 )
-from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.records import CommittedOffset, commit_metadata
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.group_messages import (
     HeartbeatRequest,
@@ -100,7 +100,7 @@ class GroupWorld:
         for _, offsets in request.topics:
             for offset in offsets:
                 partition, progress = offset.partition_index, offset.committed_offset
-                name, what = (offset.committed_metadata or "").split("/")
+                name, what = commit_metadata(offset.committed_metadata).split("/")
                 holder, generation = self._ownership.get(partition, ("", -1))
                 assert request.generation_id >= generation, (
                     f"a commit of generation {request.generation_id} behind the take-over of generation {generation}"

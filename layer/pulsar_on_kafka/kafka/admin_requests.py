@@ -35,7 +35,7 @@ def result(future: Future[_T], deadline: Deadline, what: str, *needed: Right) ->
 
 
 class _Gathering(Generic[_Item, _T]):
-    """What callers add until the request is sent."""
+    """Items that callers add until the request is sent."""
 
     def __init__(self) -> None:
         self.items: dict[str, _Item] = {}

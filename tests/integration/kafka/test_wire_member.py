@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 import pytest
@@ -44,6 +45,7 @@ class Owner:
     def __init__(self, begins: Callable[[int], bool] = lambda partition: True) -> None:
         self.callbacks = GroupCallbacks(self._assigned, self._revoked, self._lost, self._committed, begins)
         self.places: dict[int, int] = {}
+        self.saved: dict[int, int] = {}
         self.offsets: dict[int, list[int]] = {}
         self.assignments = 0
         self.outcomes: list[errors.LayerError | None] = []
@@ -56,11 +58,12 @@ class Owner:
         found = self.member.committed(partitions, 30.0) if partitions else {}
         starts = {each: found[each].kafka_offset if each in found else 0 for each in partitions}
         self.places |= starts
+        self.saved |= starts
         return starts
 
     def _revoked(self, partitions: list[int]) -> None:
-        if leaving := [each for each in partitions if each in self.places]:
-            self.member.commit(self.commits(leaving))
+        if leaving := [each for each in partitions if self.places.get(each) != self.saved.get(each)]:
+            self.save(leaving)
         for each in partitions:
             self.places.pop(each, None)
 
@@ -71,6 +74,18 @@ class Owner:
 
     def _committed(self, failure: errors.LayerError | None) -> None:
         self.outcomes.append(failure)
+
+    def save(self, partitions: list[int]) -> None:
+        self.member.commit(self.commits(partitions))
+        self.saved |= {each: self.places[each] for each in partitions}
+
+    def is_saved(self) -> bool:
+        """A commit while the group has no new generation yet is refused, and repeated."""
+        with suppress(errors.Fenced):
+            self.save([*self.places])
+            return True
+        self.poll(1)
+        return False
 
     def commits(self, partitions: list[int]) -> dict[int, CommittedOffset]:
         return {each: CommittedOffset(self.places[each], f"pok1:place {each}") for each in partitions}
@@ -290,6 +305,7 @@ def test_what_the_owner_saved_is_where_the_next_one_begins(clients: Clients, top
     until(lambda: one.poll(5) >= 0 and one.read >= 50, "50 records")
     clients.join(two, f"group-{topic}", topic)
     until(lambda: one.poll(1) + two.poll(1) >= 0 and len(one.places) == len(two.places) == 2, "two partitions each")
+    until(one.is_saved, "the places to be saved")
     first.close()
     fill(bootstrap, topic, 10, COUNT)
     two.until(lambda: one.read + two.read == PARTITIONS * (COUNT + 10), "all records")
@@ -306,6 +322,7 @@ def test_it_takes_turns_with_a_member_of_librdkafka(clients: Clients, topic: str
     until(lambda: one.poll(5) >= 0 and one.read >= 50, "50 records")
     joins[1](two, f"group-{topic}", topic)
     until(lambda: one.poll(1) + two.poll(1) >= 0 and len(one.places) == len(two.places) == 2, "two partitions each")
+    until(one.is_saved, "the places to be saved")
     first.close()
     two.until(lambda: one.read + two.read == PARTITIONS * COUNT, "all records")
     for partition in range(PARTITIONS):

@@ -64,7 +64,7 @@ def test_a_record_enters_few_modules(
     entered: list[str], service_url: str, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
     topic = unique()
-    client = pulsar.Client(service_url)
+    client = pulsar.Client(service_url, kafka_config={"client.dns.lookup": "use_all_dns_ips"})  # has threads of its own
     consumer = client.subscribe(topic, "s", kind)
     threading.setprofile(None)  # the producer's threads have records of their own
     producer = client.create_producer(topic)

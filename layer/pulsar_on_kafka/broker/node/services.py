@@ -317,7 +317,7 @@ class Services:
         return GroupConsumer(config, self.log.kafka_name(topic), callbacks, local_peers=local_peers, reserved=True)
 
     def member_clients(self, deadline: Deadline) -> MemberClients | None:
-        """What memberships share, made by the first call; None where they need librdkafka's."""
+        """Clients and threads that memberships share, made by the first call; None where they need librdkafka."""
         with self._lock:
             if self._members is None and self._uses_wire_members:
                 try:

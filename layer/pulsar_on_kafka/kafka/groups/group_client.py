@@ -541,6 +541,8 @@ class GroupClient(OfOneProcess):
         """The machine learns it in the loop's next turn: it may be within a call."""
         _log.debug("group=%s %s was not sent: %s", membership.group_id, type(action.request).__name__, failure)
         self._loop.call_soon(lambda: self._fail(membership, action, sent=False))
+        if isinstance(failure, errors.NotAuthorized) and isinstance(action.request, JoinGroupRequest):
+            self._loop.call_soon(lambda: self._call(membership, JoinRefused(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
 
     def _fail(self, membership: ClientMembership, action: Send, *, sent: bool) -> None:
         if not self._is_closed:

@@ -170,12 +170,8 @@ def _handles() -> Iterator[Metric]:
 
 
 def _memberships(shared: Sequence[MemberClients]) -> Iterator[Metric]:
-    """What the memberships of this process share; nothing while it has none."""
-    if not shared:
-        return
-    count, held = (
-        sum(counts) for counts in zip(*((each.groups.count, each.reader.held_bytes) for each in shared), strict=True)
-    )
+    """Figures of the clients and threads that the memberships of this process share."""
+    count = sum(each.groups.count for each in shared)
     yield GAUGE("pok_group_memberships", "Memberships that share connections and threads.", count)
     yield _merged("pok_heartbeat_lag_seconds", "Delay of their heartbeats.", [each.groups.lag for each in shared])
     held = sum(each.reader.held_bytes for each in shared)
@@ -186,7 +182,7 @@ def _memberships(shared: Sequence[MemberClients]) -> Iterator[Metric]:
     yield _merged(
         "pok_step_lag_seconds", "Time that their work waits for a thread.", [each.steps.lag for each in shared]
     )
-    longest_s = max(each.steps.longest_step_s for each in shared)
+    longest_s = max((each.steps.longest_step_s for each in shared), default=0.0)
     yield GAUGE("pok_longest_step_seconds", "How long one of these threads has worked for one membership.", longest_s)
 
 

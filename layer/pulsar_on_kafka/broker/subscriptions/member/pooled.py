@@ -25,7 +25,7 @@ from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 
 
 class MemberClients(NamedTuple):
-    """What the members of a process share."""
+    """Clients and threads that the members of a process share."""
 
     groups: GroupClient
     reader: FetchClient

@@ -20,6 +20,7 @@ class Membership:
 
     incarnation = SAME_INCARNATION
     transient = False
+    notices_deletion = False
 
     def __init__(self) -> None:
         self.resumed: list[int] = []

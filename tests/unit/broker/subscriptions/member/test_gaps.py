@@ -18,6 +18,8 @@ from tests.unit.broker.subscriptions.member.nothing_open import NOTHING_OPEN
 class Log:
     """Offsets 0 to 2 are there."""
 
+    notices_deletion = False
+
     def __init__(self) -> None:
         self.asked = 0
 
