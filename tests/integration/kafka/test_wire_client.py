@@ -135,7 +135,8 @@ def test_a_member_s_life(wire: WireClient, bootstrap: str, unique: Unique) -> No
         assert (unknown.error_code, unknown.topics) == (ErrorCode.NONE, ())
 
         described = await ask(ConnectionLane.QUERIES, DescribeGroupsRequest((group, "unknown")))
-        known, dead = described.groups
+        groups = {each.group_id: each for each in described.groups}  # a broker returns them in any order
+        known, dead = groups[group], groups["unknown"]
         assert (known.error_code, known.group_state) == (ErrorCode.NONE, "Stable")
         assert [each.client_id for each in known.members] == [CLIENT]
         assert known.members[0].member_assignment == b"the share"
