@@ -39,12 +39,15 @@ from pulsar_on_kafka.client.values.texts import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.kafka.wire.client import WireClient
 from pulsar_on_kafka_mapping.state.instances import Instance
 
 _COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}
 OLDEST_LIBRDKAFKA: Final = (2, 16)
-FILES_PER_SUBSCRIPTION: Final = 8  # measured: what one group membership of librdkafka holds open
+FILES_PER_READER: Final = 8  # measured: those that one consumer of librdkafka holds open
 FEW_FILES: Final = 4096
+_CLOSE_S: Final = 1.0
 _TESTED_JAVA: Final = (17, 21)
 
 
@@ -92,6 +95,7 @@ def _show(findings: Sequence[DoctorFinding]) -> None:
 def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) -> Iterator[DoctorFinding]:
     yield from check_machine()
     kafka = settings.kafka()
+    yield check_subscriptions(kafka)
     admin = KafkaAdmin(kafka.common())
     try:
         reachable = check_reachable(admin, kafka.bootstrap)
@@ -109,6 +113,20 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
             yield from probe(kafka, admin)
     finally:
         admin.close()
+
+
+def check_subscriptions(kafka: KafkaSettings) -> DoctorFinding:
+    """Whether subscriptions of a process share threads and connections, which some options and logins exclude."""
+    wire = WireClient(kafka.common())
+    try:
+        kafka.check_wire_members()
+        wire.check()
+    except errors.NotSupportedYet as failure:
+        found = f"each takes a consumer of librdkafka, with five threads: {one_line(failure)}"
+        return warn("subscriptions", found, "remove the option, or give each process fewer subscriptions")
+    finally:
+        wire.close(Deadline.after(_CLOSE_S))
+    return ok("subscriptions", "share threads and connections")
 
 
 def check_service(admin: KafkaAdmin, instance: Instance) -> DoctorFinding:
@@ -167,5 +185,5 @@ def check_open_files(soft: int, hard: int) -> DoctorFinding:
         "open files",
         soft >= FEW_FILES,
         f"{soft:,} (hard limit {'none' if hard < 0 else f'{hard:,}'})",
-        f"room for about {soft // FILES_PER_SUBSCRIPTION:,} subscriptions a process: ulimit -n 65536",
+        f"room for about {soft // FILES_PER_READER:,} readers a process: ulimit -n 65536",
     )

@@ -17,11 +17,12 @@ from pulsar_on_kafka.cli.doctor.cluster import (
     judge_state_topic,
     judge_transactions,
 )
-from pulsar_on_kafka.cli.doctor.command import check_librdkafka, check_open_files, judge_members
+from pulsar_on_kafka.cli.doctor.command import check_librdkafka, check_open_files, check_subscriptions, judge_members
 from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
 from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.embedded.settings import common_properties
 from pulsar_on_kafka.kafka.errors import translate
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 
@@ -93,7 +94,7 @@ def test_kafka_3_is_not_what_is_tested() -> None:
 
 def test_few_open_files_are_a_warning() -> None:
     assert check_open_files(1024, 4096).status is Status.WARN
-    assert "128 subscriptions" in check_open_files(1024, -1).advice
+    assert "128 readers" in check_open_files(1024, -1).advice
     assert check_open_files(65_536, -1).status is Status.OK
     assert check_open_files(-1, -1).status is Status.OK
 
@@ -189,3 +190,15 @@ def test_a_record_s_format_is_its_first_byte_or_its_v() -> None:
 )
 def test_rights_are_asked_for_only_where_kafka_says_that_they_are_missing(code: int, advised: str) -> None:
     assert advice(translate(KafkaError(code), "describing a group"), "grant Describe on groups").startswith(advised)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"client.rack": "a"}, "client.rack"), ({"sasl.mechanisms": "GSSAPI", "security.protocol": "SASL_SSL"}, "GSSAPI")],
+)
+def test_options_by_which_subscriptions_share_nothing_are_named(options: dict[str, str], named: str) -> None:
+    assert check_subscriptions(KafkaSettings("127.0.0.1:1")).status is Status.OK
+    found = check_subscriptions(KafkaSettings("127.0.0.1:1", options))
+    assert found.status is Status.WARN
+    assert named in found.found
+    assert "librdkafka" in found.found
