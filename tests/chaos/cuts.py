@@ -11,7 +11,7 @@ from pulsar_on_kafka.broker.cursor import segments
 from pulsar_on_kafka.broker.cursor.segments import CursorSegments
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.wire_member import WireMember
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import paged_marker
 from tests.chaos.wrapping import wrap
 
@@ -36,8 +36,8 @@ class Cut:
         self._before(CursorSegments, CursorSegments.write_ledgers, "segments")
         self._before(CursorSegments, CursorSegments.write_marker, "pages")
         self._before(segments, paged_marker, "marker")
-        self._before(GroupConsumer, GroupConsumer.commit, "commit")
-        self._before(GroupConsumer, GroupConsumer.commit_async, "commit")
+        self._before(WireMember, WireMember.commit, "commit")
+        self._before(WireMember, WireMember.commit_async, "commit")
         self._before(CursorSaver, CursorSaver._accepted, "answer")
         self._before(CursorStore, CursorStore.clean, "cleaning")
 

@@ -18,7 +18,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.groups.wire_member import WireMember
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
@@ -46,7 +46,7 @@ class Cut:
         self._signal = signal.Signals[signal_name]
         self._settled = False
         self._around(KafkaStateLog, KafkaStateLog.append_many, self._appends, self._appended)
-        self._around(GroupConsumer, GroupConsumer.commit_async, self._commits)
+        self._around(WireMember, WireMember.commit_async, self._commits)
         self._around(CursorSaver, CursorSaver._accepted, self._accepts)
         self._around(PendingAcks, PendingAcks.settle, self._settles)
         self._around(PendingAcks, PendingAcks.read_back, self._reads_back)
