@@ -169,21 +169,26 @@ def _handles() -> Iterator[Metric]:
     yield GAUGE("pok_librdkafka_handles_max", "Handles of librdkafka that it may have.", handles.MAX_HANDLES)
 
 
+_SHARED: Final[tuple[Row[Sequence[MemberClients]], ...]] = (
+    (GAUGE, "pok_group_memberships", "Memberships that share connections and threads.",
+     lambda shared: sum(each.groups.count for each in shared)),
+    (GAUGE, "pok_fetched_bytes", "Bytes that were fetched for them and not delivered.",
+     lambda shared: sum(each.reader.held_bytes for each in shared)),
+    (GAUGE, "pok_fetch_connections", "Connections that fetch for them.",
+     lambda shared: sum(each.reader.open_connections for each in shared)),
+    (GAUGE, "pok_step_threads", "Threads that work for them.",
+     lambda shared: sum(each.steps.threads for each in shared)),
+    (GAUGE, "pok_longest_step_seconds", "How long one of these threads has worked for one membership.",
+     lambda shared: max((each.steps.longest_step_s for each in shared), default=0.0)),
+)  # fmt: skip
+
+
 def _memberships(shared: Sequence[MemberClients]) -> Iterator[Metric]:
     """Figures of the clients and threads that the memberships of this process share."""
-    count = sum(each.groups.count for each in shared)
-    yield GAUGE("pok_group_memberships", "Memberships that share connections and threads.", count)
+    yield from families(_SHARED, (), [((), shared)])
     yield _merged("pok_heartbeat_lag_seconds", "Delay of their heartbeats.", [each.groups.lag for each in shared])
-    held = sum(each.reader.held_bytes for each in shared)
-    yield GAUGE("pok_fetched_bytes", "Bytes that were fetched for them and not delivered.", held)
-    connections = sum(each.reader.open_connections for each in shared)
-    yield GAUGE("pok_fetch_connections", "Connections that fetch for them.", connections)
-    yield GAUGE("pok_step_threads", "Threads that work for them.", sum(each.steps.threads for each in shared))
-    yield _merged(
-        "pok_step_lag_seconds", "Time that their work waits for a thread.", [each.steps.lag for each in shared]
-    )
-    longest_s = max((each.steps.longest_step_s for each in shared), default=0.0)
-    yield GAUGE("pok_longest_step_seconds", "How long one of these threads has worked for one membership.", longest_s)
+    lags = [each.steps.lag for each in shared]
+    yield _merged("pok_step_lag_seconds", "Time that their work waits for a thread.", lags)
 
 
 def _merged(name: str, text: str, parts: Sequence[Latencies]) -> HistogramMetricFamily:
