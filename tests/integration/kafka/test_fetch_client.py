@@ -94,7 +94,7 @@ def wire(bootstrap: str) -> Iterator[WireClient]:
 
 @pytest.fixture
 def client(wire: WireClient) -> Iterator[FetchClient]:
-    made = FetchClient(wire, patience())
+    made = FetchClient(wire)
     yield made
     made.close(patience())
 
@@ -209,7 +209,7 @@ def test_a_reader_that_hands_nothing_out_holds_its_window_and_one_response(
 
 
 def test_the_budget_bounds_what_all_readers_hold(wire: WireClient, create: Create, producer: Producer) -> None:
-    client, budget_bytes = FetchClient(wire, patience(), budget_bytes=2_000_000), 2_000_000
+    client, budget_bytes = FetchClient(wire, budget_bytes=2_000_000), 2_000_000
     partitions, values = create(partitions=8), numbered(0, 1_000, 1_000)
     for where in partitions:
         write(producer, where, values)
@@ -348,7 +348,7 @@ def test_a_reader_that_fails_does_not_end_the_others(
 
 def test_a_closed_client_refuses_new_readers(wire: WireClient, create: Create) -> None:
     (where,) = create()
-    client = FetchClient(wire, patience())
+    client = FetchClient(wire)
     reader = Reader(client, where)
     until(lambda: reader.read() == [] and reader.ends, "the end of the log")
     client.close(patience())
@@ -387,7 +387,7 @@ def test_readers_continue_when_sessions_or_the_broker_are_lost(
     with available(missing, EmbeddedBroker(options)) as broker, ExitStack() as stack:
         wire = WireClient({"bootstrap.servers": broker.bootstrap, "client.id": "test"})
         stack.callback(wire.close, patience())
-        client = FetchClient(wire, patience())
+        client = FetchClient(wire)
         topic = unique()
         kafka = AdminClient({"bootstrap.servers": broker.bootstrap})
         kafka.create_topics([NewTopic(topic, 3 * MAX_PARTITIONS, 1)])[topic].result(WAIT_S)

@@ -114,7 +114,7 @@ def wire(bootstrap: str) -> Iterator[WireClient]:
 
 @pytest.fixture
 def client(wire: WireClient) -> Iterator[GroupClient]:
-    found = GroupClient(wire, patience())
+    found = GroupClient(wire)
     yield found
     found.close(patience())
 
@@ -312,7 +312,7 @@ def test_a_commit_that_arrives_behind_a_newer_one_changes_nothing(missing: Missi
         admin = AdminClient({"bootstrap.servers": bootstrap})  # its futures end with it
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(WAIT_S)
         wire = WireClient({"bootstrap.servers": bootstrap, "client.id": "test"})
-        client = GroupClient(wire, patience())
+        client = GroupClient(wire)
         owner = Owner(client, group_id, name)
         until(lambda: owner.partitions() == [0], "the partition")
         former = owner.generation
@@ -349,7 +349,7 @@ def test_a_commit_without_a_response_makes_another_member(
     admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(WAIT_S)
     wire = WireClient({"bootstrap.servers": own_broker.bootstrap, "client.id": "test"})
-    client = GroupClient(wire, patience())
+    client = GroupClient(wire)
     owner = Owner(client, unique(), name)
     until(lambda: share_out([owner]), "all partitions")
     former = owner.generation

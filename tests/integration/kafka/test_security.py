@@ -229,7 +229,7 @@ def test_a_connection_logs_in_again_before_its_login_expires(cluster: SecureClus
 @contextmanager
 def events_of_watch(client: Any, where: KafkaPartition) -> Iterator[queue.SimpleQueue[FetchEvent]]:
     wire, events = WireClient(client._settings.common()), queue.SimpleQueue[FetchEvent]()
-    fetching = FetchClient(wire, Deadline.after(60))
+    fetching = FetchClient(wire)
     fetching.watch(where, 0, 1_000_000, events.put)
     yield events
     fetching.close(Deadline.after(60))

@@ -119,8 +119,8 @@ class Clients:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.wire = WireClient({"bootstrap.servers": bootstrap, "client.id": "test"})
-        self.groups = GroupClient(self.wire, patience())
-        self.reader = FetchClient(self.wire, patience())
+        self.groups = GroupClient(self.wire)
+        self.reader = FetchClient(self.wire)
         self.members: list[Any] = []
 
     def join(self, owner: Owner, group: str, topic: str, only: int | None = None, **options: Any) -> WireMember:

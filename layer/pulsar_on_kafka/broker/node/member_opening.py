@@ -77,7 +77,7 @@ class MemberOpening:
                 None if joining.compacted else self._lease_terms(subscription, joining.client_id),
                 joining.ack_persist_interval_s,
             ),
-            partial(self._driver, handle, joining, services.member_clients(deadline)),
+            partial(self._driver, handle, joining, services.member_clients()),
         )
 
     def _driver(

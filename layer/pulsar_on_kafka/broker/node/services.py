@@ -38,7 +38,6 @@ from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
 from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
 from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
-from pulsar_on_kafka.broker.subscriptions.member.step_pool import StepPool
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.broker.transactions.records.views import LookingOnly, TransactionViews
 from pulsar_on_kafka.broker.transactions.serving.coordinators import CoordinatorCount
@@ -46,13 +45,11 @@ from pulsar_on_kafka.kafka.appends import append_apart
 from pulsar_on_kafka.kafka.connecting import open_admin
 from pulsar_on_kafka.kafka.groups.dead_members import Departures
 from pulsar_on_kafka.kafka.groups.empty_group_offsets import IdleOffsets
-from pulsar_on_kafka.kafka.groups.group_client import GroupClient
 from pulsar_on_kafka.kafka.groups.group_members import GroupMembers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
-from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.kafka.wire.client import WireClient
@@ -316,19 +313,15 @@ class Services:
         local_peers = self.departures.local_peers(group_id, config["client.id"])
         return GroupConsumer(config, self.log.kafka_name(topic), callbacks, local_peers=local_peers, reserved=True)
 
-    def member_clients(self, deadline: Deadline) -> MemberClients | None:
+    def member_clients(self) -> MemberClients | None:
         """Clients and threads that memberships share, made by the first call; None where they need librdkafka."""
         with self._lock:
             if self._members is None and self._uses_wire_members:
                 try:
-                    self.settings.check_wire_members()
-                    self.wire.check()
+                    self._members = MemberClients.open(self.settings, self.wire)
                 except errors.NotSupportedYet as failure:
                     self._uses_wire_members = False
                     _log.warning("each subscription takes a consumer of librdkafka, with five threads: %s", failure)
-                else:
-                    reader = FetchClient(self.wire, deadline)
-                    self._members = MemberClients(GroupClient(self.wire, deadline), reader, StepPool("pok-member"))
             return self._members
 
     @property
@@ -353,7 +346,10 @@ class Services:
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
         self.departures.close()
-        self._close_members(deadline)
+        with self._lock:
+            members, self._uses_wire_members = self._members, False
+        if members is not None:
+            members.close(deadline)
         self.wire.close(deadline)
         self.pending_acks.close(deadline)
         self.followed_log.close()
@@ -364,11 +360,3 @@ class Services:
             _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
         self.idle_offsets.close()
         self.admin.close()
-
-    def _close_members(self, deadline: Deadline) -> None:
-        with self._lock:
-            members, self._uses_wire_members = self._members, False
-        if members is not None:
-            members.steps.close()
-            members.groups.close(deadline)
-            members.reader.close(deadline)

@@ -17,6 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import maintenance_group
+from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
 from pulsar_on_kafka.cli.doctor.cluster import (
     ANSWER_S,
     DoctorFinding,
@@ -119,8 +120,7 @@ def check_subscriptions(kafka: KafkaSettings) -> DoctorFinding:
     """Whether subscriptions of a process share threads and connections, which some options and logins exclude."""
     wire = WireClient(kafka.common())
     try:
-        kafka.check_wire_members()
-        wire.check()
+        MemberClients.check(kafka, wire)
     except errors.NotSupportedYet as failure:
         found = f"each takes a consumer of librdkafka, with five threads: {one_line(failure)}"
         return warn("subscriptions", found, "remove the option, or give each process fewer subscriptions")

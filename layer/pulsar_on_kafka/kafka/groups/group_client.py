@@ -16,8 +16,8 @@ import itertools
 import logging
 import math
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -60,6 +60,7 @@ from pulsar_on_kafka.kafka.wire.group_messages import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from pulsar_on_kafka.kafka.wire.loop_work import LoopCalls, LoopTasks
 from pulsar_on_kafka.kafka.wire.offset_messages import OffsetFetchRequest, OffsetFetchResponse
 
 _T = TypeVar("_T")
@@ -222,16 +223,13 @@ class GroupClient(OfOneProcess):
     sends up to 2,000 a second. The session is four intervals, and 6 s at least.
     """
 
-    def __init__(self, wire: WireClient, deadline: Deadline) -> None:
-        """Begins the loop's thread. Raises as `WireClient.call`."""
+    def __init__(self, wire: WireClient) -> None:
+        """Begins the loop's thread. Raises as `WireClient.started`."""
         self._wire = wire
         self.lag = Latencies()
         """The delay of the wheel's turns, in seconds: of all heartbeats that were due."""
         self.beats = BeatTimes(MIN_BEAT_S, MIN_SESSION_S)
         """The times of all memberships, by their number."""
-        self._calls: deque[Callable[[float], None]] = deque()
-        self._is_called = False
-        """The loop is about to run `_calls`."""
         self._memberships: set[ClientMembership] = set()
         self._wheel: defaultdict[int, list[ClientMembership]] = defaultdict(list)
         self._turn = 0
@@ -249,12 +247,9 @@ class GroupClient(OfOneProcess):
         self._topic_round: list[str] = []
         self._next_topics_s = 0.0
         self._is_asking_topics = False
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
-        self._loop, self._brokers = wire.call(self._begin, deadline, "the memberships' loop")
-
-    async def _begin(self, brokers: KafkaBrokers) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
-        return asyncio.get_running_loop(), brokers
+        self._tasks = LoopTasks()
+        self._loop, self._brokers = wire.started()
+        self._calls = LoopCalls(self._loop, self._make_calls, "the memberships")
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +294,7 @@ class GroupClient(OfOneProcess):
 
         def begin(_: float) -> None:
             if outcome.set_running_or_notify_cancel():
-                reading = self._start(self._read(membership, partitions, timeout_s))
+                reading = self._tasks.start(self._read(membership, partitions, timeout_s))
                 reading.add_done_callback(lambda done: _settle(outcome, done))
 
         self.run(begin)
@@ -307,34 +302,18 @@ class GroupClient(OfOneProcess):
 
     def run(self, call: Callable[[float], None]) -> None:
         """Runs a call with the time in the loop. Raises Closed."""
-        if self._is_closed:
-            raise errors.Closed("the memberships of this process are closed")
-        self._calls.append(call)
-        if self._is_called:
-            return
-        self._is_called = True
-        try:
-            self._loop.call_soon_threadsafe(self._run_calls)
-        except RuntimeError as ended:  # asyncio's, for a loop that is closed
-            self._is_called = False
-            raise errors.Closed("the client of this cluster is closed") from ended
+        self._calls.run(lambda: call(self._loop.time()))
 
-    def _run_calls(self) -> None:
-        """Runs some calls; the others do not hold up heartbeats. A call that comes meanwhile wakes the loop again."""
-        self._is_called = False
-        for _ in range(min(len(self._calls), _CALLS_A_TURN)):
-            try:
-                self._calls.popleft()(self._loop.time())
-            except Exception:
-                _log.exception("a call to the memberships failed")
-        if self._calls and not self._is_called:
-            self._is_called = True
-            self._loop.call_soon(self._run_calls)
+    def _make_calls(self) -> None:
+        """Makes some calls; the others do not hold up heartbeats."""
+        self._calls.make(_CALLS_A_TURN)
+        if self._calls:
+            self._calls.turn_soon()
 
     def close(self, deadline: Deadline) -> None:
         """Ends all memberships without leaving their groups; owners leave before. A second call does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self._calls.is_closed:
+            self._calls.is_closed = True
             self._wire.call(self._end, deadline, "the end of the memberships")
 
     def _count(self) -> None:
@@ -378,8 +357,8 @@ class GroupClient(OfOneProcess):
         self._turn = last
         if self._next_topics_s <= now_s and not self._is_asking_topics:
             self._is_asking_topics = True
-            self._start(self._ask_topics())
-        again = self._memberships and not self._is_closed
+            self._tasks.start(self._ask_topics())
+        again = self._memberships and not self._calls.is_closed
         self._timer = self._loop.call_at((last + 1) * WHEEL_S, self._turn_wheel) if again else None
 
     def _tick(self, membership: ClientMembership, now_s: float) -> None:
@@ -478,7 +457,7 @@ class GroupClient(OfOneProcess):
         lane = ConnectionLane.HEARTBEATS if isinstance(request, HeartbeatRequest) else ConnectionLane.COMMITS
         connection = self._brokers.open_connection(node_id, lane, group_id)
         if connection is None:
-            self._start(self._send_when_open(node_id, lane, membership, action))
+            self._tasks.start(self._send_when_open(node_id, lane, membership, action))
         else:
             self.send_on(connection, membership, action)
 
@@ -486,7 +465,7 @@ class GroupClient(OfOneProcess):
         failure = errors.ConnectFailed("the client is closed") if found.cancelled() else found.exception()
         if isinstance(failure, errors.LayerError):
             self.not_sent(membership, action, failure)
-        elif not self._is_closed:
+        elif not self._calls.is_closed:
             self._send(membership, action)
 
     def _timeout_s(self, request: GroupRequest) -> float:
@@ -522,7 +501,7 @@ class GroupClient(OfOneProcess):
         return response
 
     def _answered(self, membership: ClientMembership, action: Send, sent_s: float, done: asyncio.Future[Any]) -> None:
-        if done.cancelled() or self._is_closed:
+        if done.cancelled() or self._calls.is_closed:
             return
         failure = done.exception()
         if failure is None:
@@ -545,7 +524,7 @@ class GroupClient(OfOneProcess):
             self._loop.call_soon(lambda: self._call(membership, JoinRefused(ErrorCode.GROUP_AUTHORIZATION_FAILED)))
 
     def _fail(self, membership: ClientMembership, action: Send, *, sent: bool) -> None:
-        if not self._is_closed:
+        if not self._calls.is_closed:
             self.do(membership, membership.machine.failed(action.ticket, sent=sent, now_s=self._loop.time()))
 
     async def _read(
@@ -630,19 +609,12 @@ class GroupClient(OfOneProcess):
             for membership in [*self._by_topic.get(topic, ())] if is_reported else []:
                 self._call(membership, JoinRefused(code))
 
-    # The loop: tasks ----------------------------------------------------------------------------------------------
-
-    def _start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    # The loop: the end ------------------------------------------------------------------------------------------------
 
     async def _end(self, _: KafkaBrokers) -> None:
         while self._calls:
-            self._run_calls()
-        for task in [*self._tasks]:
-            task.cancel()
+            self._calls.make()
+        self._tasks.cancel()
         if self._timer is not None:
             self._timer.cancel()
         for membership in [*self._memberships]:

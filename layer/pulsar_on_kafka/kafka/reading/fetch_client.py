@@ -9,11 +9,10 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -27,6 +26,7 @@ from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
 from pulsar_on_kafka.kafka.wire.connection import BrokerConnection
 from pulsar_on_kafka.kafka.wire.fetch_messages import FetchRequest, FetchResponse
+from pulsar_on_kafka.kafka.wire.loop_work import LoopCalls, LoopTasks
 from pulsar_on_kafka.kafka.wire.offset_messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -114,26 +114,21 @@ class FetchClient(OfOneProcess):
     and the calls that the loop has not done yet.
     """
 
-    def __init__(self, wire: WireClient, deadline: Deadline, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, wire: WireClient, budget_bytes: int = BUDGET_BYTES) -> None:
         """Begins the loop's thread. `budget_bytes` bounds what is under way, or fetched and not handed out, for all
-        watches together. Raises as `WireClient.call`."""
+        watches together. Raises as `WireClient.started`."""
         self._wire = wire
         self._machine = FetchSessions(budget_bytes)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._watched: dict[int, WatchedPartition] = {}
-        self._calls: deque[Callable[[], object]] = deque()
-        self._is_woken = False
         self._connections: dict[FetchSession, BrokerConnection] = {}
         self._unreached: set[int] = set()
         """Brokers whose failure is logged already."""
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
-        self._loop, self._brokers = wire.call(self._begin, deadline, "the fetch sessions' loop")
-
-    async def _begin(self, brokers: KafkaBrokers) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
-        return asyncio.get_running_loop(), brokers
+        self._tasks = LoopTasks()
+        self._loop, self._brokers = wire.started()
+        self._calls = LoopCalls(self._loop, self._turn, "the fetch sessions")
 
     # Figures ------------------------------------------------------------------------------------------------------
 
@@ -178,18 +173,18 @@ class FetchClient(OfOneProcess):
             Closed: this client is closed.
         """
         watched = WatchedPartition(self, next(self._numbers), where, take)
-        self._run(partial(self._enter, watched, position, window_bytes, isolation_level))
+        self._calls.run(partial(self._enter, watched, position, window_bytes, isolation_level))
         return watched
 
     def seek(self, watched: WatchedPartition, position: int) -> None:
         """See `WatchedPartition.seek`."""
         with self._lock:  # calls are done in the order of their generations
             watched.generation += 1
-            self._run(partial(self._seek, watched, watched.generation, position))
+            self._calls.run(partial(self._seek, watched, watched.generation, position))
 
     def set_window(self, watched: WatchedPartition, window_bytes: int) -> None:
         """See `WatchedPartition.set_window`."""
-        self._run(partial(self._machine.set_window, watched.number, window_bytes))
+        self._calls.run(partial(self._machine.set_window, watched.number, window_bytes))
 
     def hand_out(self, watched: WatchedPartition, size: int) -> None:
         """See `WatchedPartition.hand_out`."""
@@ -198,15 +193,15 @@ class FetchClient(OfOneProcess):
         awaits_bytes = self._machine.is_budget_reached or (watch is not None and watch.session is None)
         if awaits_bytes or len(self._calls) >= _MAX_LATE_CALLS:
             with suppress(errors.Closed):
-                self._run(call)
+                self._calls.run(call)
         else:  # the loop does it when it turns next, for each wake-up costs both threads
-            self._calls.append(call)
+            self._calls.leave(call)
 
     def forget(self, watched: WatchedPartition) -> None:
         """See `WatchedPartition.forget`."""
         watched.is_forgotten = True
         with suppress(errors.Closed):
-            self._run(partial(self._forget, watched))
+            self._calls.run(partial(self._forget, watched))
 
     def known_end(self, number: int) -> int:
         """See `WatchedPartition.known_end`."""
@@ -221,37 +216,19 @@ class FetchClient(OfOneProcess):
 
     def close(self, deadline: Deadline) -> None:
         """Ends all watches, and their sessions at the brokers. A second call does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self._calls.is_closed:
+            self._calls.is_closed = True
             self._wire.call(self._end, deadline, "the end of the fetch sessions")
-
-    def _run(self, call: Callable[[], object]) -> None:
-        """Has the loop do a call; calls of one turn are done together. Raises Closed."""
-        if self._is_closed:
-            raise errors.Closed("the reading of this process is closed")
-        self._calls.append(call)
-        if not self._is_woken:  # two threads at a time wake the loop twice, which does no harm
-            self._is_woken = True
-            try:
-                self._loop.call_soon_threadsafe(self._turn)
-            except RuntimeError as ended:  # asyncio's, for a loop that is closed
-                raise errors.Closed("the client of this cluster is closed") from ended
 
     # The loop -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._is_woken = False  # before the calls are read: a later one wakes the loop again
-        for _ in range(len(self._calls)):
-            call = self._calls.popleft()
-            try:
-                call()
-            except Exception:  # it must not end the reading of all others
-                _log.exception("a call of the fetch sessions failed")
-        if self._is_closed:
+        self._calls.make()
+        if self._calls.is_closed:
             return
         now_s = self._loop.time()
         if topics := self._machine.topics_to_look_up(now_s):
-            self._start(self._look_up(topics))
+            self._tasks.start(self._look_up(topics))
         for session, request in self._machine.requests(now_s):
             self._send(session, request)
         ended, self._machine.ended = self._machine.ended, []
@@ -266,12 +243,6 @@ class FetchClient(OfOneProcess):
     def _ring(self) -> None:
         self._timer = None
         self._turn()
-
-    def _turn_soon(self) -> None:
-        """Has the machine looked at when all responses of this turn are in."""
-        if not self._is_woken:
-            self._is_woken = True
-            self._loop.call_soon(self._turn)
 
     def _enter(self, watched: WatchedPartition, position: int, window_bytes: int, isolation_level: int) -> None:
         self._watched[watched.number] = watched
@@ -302,7 +273,7 @@ class FetchClient(OfOneProcess):
         """A request takes no task where its connection is open."""
         connection = self._connections.get(session)
         if connection is None or not connection.is_open:
-            self._start(self._send_when_open(session, request))
+            self._tasks.start(self._send_when_open(session, request))
         else:
             self._send_on(connection, session, request)
 
@@ -324,7 +295,7 @@ class FetchClient(OfOneProcess):
             response.add_done_callback(partial(self._answered, session))
 
     def _answered(self, session: FetchSession, done: asyncio.Future[FetchResponse]) -> None:
-        if done.cancelled() or self._is_closed:
+        if done.cancelled() or self._calls.is_closed:
             return
         failure = done.exception()
         if failure is not None:
@@ -332,10 +303,10 @@ class FetchClient(OfOneProcess):
             return
         self._unreached.discard(session.node_id)
         self._deliver(self._machine.answered(session, done.result(), self._loop.time()))
-        self._turn_soon()
+        self._calls.turn_soon()  # when all responses of this turn are in
 
     def _fail(self, session: FetchSession, failure: BaseException) -> None:
-        if self._is_closed:
+        if self._calls.is_closed:
             return
         is_first = session.node_id not in self._unreached
         self._unreached.add(session.node_id)
@@ -345,7 +316,7 @@ class FetchClient(OfOneProcess):
         _log.log(level, "fetching from broker %d, again in a moment: %s", session.node_id, failure)
         self._close_connection(session)
         self._machine.failed(session, self._loop.time())
-        self._turn_soon()
+        self._calls.turn_soon()  # when all responses of this turn are in
 
     def _close_connection(self, session: FetchSession) -> None:
         connection = self._connections.pop(session, None)
@@ -372,7 +343,7 @@ class FetchClient(OfOneProcess):
             self._machine.look_up_failed()
         else:
             self._deliver(self._machine.learn(found.values(), self._loop.time()))
-        self._turn_soon()
+        self._calls.turn_soon()  # when all responses of this turn are in
 
     async def _watermarks(self, where: KafkaPartition, what: str, until_s: float) -> tuple[int, int]:
         """Looks the leader up again after an error, until `until_s`."""
@@ -424,17 +395,11 @@ class FetchClient(OfOneProcess):
         low, high = offsets
         return low, high
 
-    # The loop: tasks ----------------------------------------------------------------------------------------------
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    # The loop: the end ------------------------------------------------------------------------------------------------
 
     async def _end(self, brokers: KafkaBrokers) -> None:
         """A broker reads nothing from the connection of a waiting request, so others end the sessions."""
-        for task in [*self._tasks]:
-            task.cancel()
+        self._tasks.cancel()
         if self._timer is not None:
             self._timer.cancel()
         ending = []
@@ -449,4 +414,4 @@ class FetchClient(OfOneProcess):
             await asyncio.wait(ending)
         self._connections.clear()
         self._watched.clear()
-        self._calls.clear()
+        self._calls.drop()

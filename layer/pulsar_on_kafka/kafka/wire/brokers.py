@@ -29,6 +29,7 @@ from pulsar_on_kafka.kafka.wire.connection import BrokerConnection
 from pulsar_on_kafka.kafka.wire.error_codes import ErrorCode
 from pulsar_on_kafka.kafka.wire.fields import WireRequest
 from pulsar_on_kafka.kafka.wire.login import KafkaLogin, connect
+from pulsar_on_kafka.kafka.wire.loop_work import LoopTasks
 from pulsar_on_kafka.kafka.wire.wait_connections import WaitConnections
 
 _T = TypeVar("_T")
@@ -83,7 +84,7 @@ class KafkaBrokers:
         self._look_ups: dict[str, asyncio.Future[int]] = {}
         """Groups whose coordinators are requested next."""
         self._topics: dict[str, TopicMetadata] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = LoopTasks()
         self._is_closed = False
 
     async def _opened(self, address: tuple[str, int]) -> BrokerConnection:
@@ -205,14 +206,9 @@ class KafkaBrokers:
                 found.set_result(known)
                 return found
             if not self._look_ups:
-                loop.call_later(_LOOK_UP_AFTER_S, self._begin_look_up)
+                loop.call_later(_LOOK_UP_AFTER_S, lambda: self._tasks.start(self._look_up()))
             self._look_ups[group_id] = found
         return found
-
-    def _begin_look_up(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._look_up())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _look_up(self) -> None:
         looking_up, self._look_ups = self._look_ups, {}

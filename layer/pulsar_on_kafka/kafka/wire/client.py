@@ -42,17 +42,22 @@ class WireClient(OfOneProcess):
         """The client id of requests that are about no member."""
         return str(self._options["client.id"])
 
-    def check(self) -> None:
-        """Raises NotSupportedYet: an option about security has no counterpart outside of librdkafka, or gevent has
-        replaced what event loops wait with."""
+    def started(self) -> tuple[asyncio.AbstractEventLoop, KafkaBrokers]:
+        """The loop, and what is used in its thread.
+
+        Raises:
+            NotSupportedYet: an option about security has no counterpart outside of librdkafka, or gevent has replaced
+                what event loops wait with.
+            Closed: this client is closed.
+        """
         with self._lock:
-            self._started()
+            return self._started()
 
     def call(self, action: Callable[[KafkaBrokers], Coroutine[Any, Any, _T]], deadline: Deadline, what: str) -> _T:
         """The result of a coroutine that runs in the loop. `what` describes it in messages. Not for the loop itself.
 
         Raises:
-            NotSupportedYet: see `check`.
+            NotSupportedYet: see `started`.
             DeadlineExceeded: the deadline passed; the coroutine is cancelled.
             Closed: this client is closed.
             Exception: an error of the coroutine.

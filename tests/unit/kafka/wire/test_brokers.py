@@ -293,18 +293,18 @@ def test_threads_call_one_loop_that_ends_with_the_client() -> None:
 def test_options_without_counterpart_are_refused_before_a_thread_begins() -> None:
     made = client(**{"security.protocol": "SASL_SSL", "sasl.mechanisms": "GSSAPI"})
     with pytest.raises(NotSupportedYet, match="GSSAPI"):
-        made.check()
+        made.started()
     assert made._thread is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_refuses_its_parent_s_client() -> None:
     made = client()
-    made.check()
+    made.started()
     child = os.fork()
     if not child:
         try:
-            made.check()
+            made.started()
         except AlreadyClosed:
             os._exit(7)
         os._exit(1)

@@ -22,6 +22,8 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks
 from pulsar_on_kafka.kafka.groups.wire_member import WireMember
 from pulsar_on_kafka.kafka.reading.events import Event
 from pulsar_on_kafka.kafka.reading.fetch_client import FetchClient
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.kafka.wire.client import WireClient
 
 
 class MemberClients(NamedTuple):
@@ -30,6 +32,23 @@ class MemberClients(NamedTuple):
     groups: GroupClient
     reader: FetchClient
     steps: StepPool
+
+    @staticmethod
+    def check(settings: KafkaSettings, wire: WireClient) -> None:
+        """Raises NotSupportedYet: an option, the login, or gevent needs consumers of librdkafka."""
+        settings.check_wire_members()
+        wire.started()
+
+    @classmethod
+    def open(cls, settings: KafkaSettings, wire: WireClient) -> MemberClients:
+        """Raises as `check`."""
+        cls.check(settings, wire)
+        return cls(GroupClient(wire), FetchClient(wire), StepPool("pok-member"))
+
+    def close(self, deadline: Deadline) -> None:
+        self.steps.close()
+        self.groups.close(deadline)
+        self.reader.close(deadline)
 
 
 class PooledDriver:
@@ -65,8 +84,8 @@ class PooledDriver:
         self._task.wake()
 
     def wait_until_ended(self, deadline: Deadline) -> bool:
-        """Whether the steps are over; waits for that."""
-        return self._ended.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX))
+        """Whether the steps are over, or were never begun; waits for that."""
+        return self._member is None or self._ended.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX))
 
     # The pool's threads -------------------------------------------------------------------------------------------
 
@@ -87,16 +106,17 @@ class PooledDriver:
         member = self._member
         if member is None:  # a command came before the start
             return inf
+        due_s: float | None = None
         try:
             if self._serving is None:
                 self._serving = member.begin()
             due_s = self._serve(self._serving)
         except Exception as failure:  # the consumers get it
             member.fail(failure)
-            due_s = None
-        if due_s is None:
-            member.end()
-            self._ended.set()
+        finally:
+            if due_s is None:
+                member.end()
+                self._ended.set()
         return due_s
 
     def _serve(self, serving: MemberServing) -> float | None:
@@ -114,7 +134,6 @@ class PooledDriver:
         if serving.stopping:
             serving.shut_down()
             return None
-        consumer.hand_out()
         consumer.step_ended()
         self._reads = following.reads
         return self._clock.monotonic() if following.reads and consumer.has_events else following.due_s
