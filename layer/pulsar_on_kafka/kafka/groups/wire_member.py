@@ -215,8 +215,15 @@ class WireMember(OfOneProcess):
         self._when_news()
 
     def step_ended(self) -> None:
-        """The owner has done what it was woken for. One that has events and does not end a step for 300 s loses its
-        partitions (`ClientMembership.step_due`). `poll` ends one, too."""
+        """The owner has done what it was woken for: as much is fetched as it holds less than before.
+
+        One that has events and does not end a step for 300 s loses its partitions (`ClientMembership.step_due`). `poll`
+        ends one, too.
+        """
+        for number, partition in self._partitions.items():
+            if partition.held_bytes and (size := partition.held_bytes - self._held_bytes(number)) > 0:
+                partition.held_bytes -= size
+                partition.watch.hand_out(size)
         self._member.step_ended(is_due=self.has_events)
 
     def serve_group(self, timeout_s: float) -> None:
@@ -230,7 +237,6 @@ class WireMember(OfOneProcess):
             timeout_s = 0.0
 
     def _take(self, limit: int) -> list[Event]:
-        self.hand_out()
         self._retry_undecoded()
         events: list[Event] = []
         while limit > 0:
@@ -293,13 +299,6 @@ class WireMember(OfOneProcess):
         if self._is_current(partition, generation):
             self._ready.append(event)
 
-    def hand_out(self) -> None:
-        """Have as much fetched as the owner holds less than before."""
-        for number, partition in self._partitions.items():
-            if partition.held_bytes and (size := partition.held_bytes - self._held_bytes(number)) > 0:
-                partition.held_bytes -= size
-                partition.watch.hand_out(size)
-
     # Assignments --------------------------------------------------------------------------------------------------
 
     def _assign(self, partitions: tuple[int, ...]) -> None:
@@ -337,11 +336,6 @@ class WireMember(OfOneProcess):
             if partition is not None:
                 partition.watch.forget()
                 partition.drop()
-
-    @property
-    def member_id(self) -> str:
-        """'' until the group was joined."""
-        return self._member.member_id
 
     def close(self) -> None:
         """Leaves the group; `revoked` runs in here for assigned partitions. A second call does nothing."""

@@ -208,7 +208,7 @@ def test_bytes_are_handed_out_when_the_owner_holds_them_no_more(played: Played) 
     played.poll()
     assert watch.held == size - 10
     played.held[0] = 0
-    played.consumer.hand_out()
+    played.consumer.step_ended()
     assert watch.held == 0
 
 

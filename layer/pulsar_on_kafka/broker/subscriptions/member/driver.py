@@ -36,4 +36,4 @@ class MemberDriver(Protocol):
         """Join the group. Raises TooManyHandles. Called by the member's `begin`."""
 
     def wait_until_ended(self, deadline: Deadline) -> bool:
-        """Whether the steps are over; waits for that."""
+        """Whether the steps are over, or were never begun; waits for that."""

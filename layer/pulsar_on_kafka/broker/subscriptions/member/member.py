@@ -72,7 +72,6 @@ class SubscriptionMember:
             self._endpoints,
             self._ready,
         )
-        self._is_started = False
 
     @property
     def type(self) -> SubscriptionType:
@@ -88,7 +87,6 @@ class SubscriptionMember:
         """
         first.wake_member = self.wake
         attached = self.run(lambda: self._attach(first))
-        self._is_started = True
         self._driver.start(self)
         attached.result()
 
@@ -242,7 +240,7 @@ class SubscriptionMember:
     def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
         """Save, leave the group, end the steps; not `orderly` when the program ends with consumers open."""
         self.run(lambda: self._serving.stop(orderly=orderly))
-        if self._is_started and not self._driver.wait_until_ended(deadline):
+        if not self._driver.wait_until_ended(deadline):
             raise errors.DeadlineExceeded(f"subscription {self._handle} did not close in time")
 
     # Steps --------------------------------------------------------------------------------------------------------

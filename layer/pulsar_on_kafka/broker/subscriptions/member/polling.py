@@ -54,7 +54,7 @@ class PollingDriver:
         self._thread = aside(f"pok-member {self._handle}", lambda: self._run(member))
 
     def wait_until_ended(self, deadline: Deadline) -> bool:
-        """Whether the steps are over; waits for that."""
+        """Whether the steps are over, or were never begun; waits for that."""
         if self._thread is not None:
             self._thread.join(deadline.remaining_s())
         return self._thread is None or not self._thread.is_alive()

@@ -106,12 +106,9 @@ class StepPool(OfOneProcess):
             if self._is_closed:
                 raise Closed(f"{self._name}: closed")
             self._tasks.add(task)
-            first = not self._workers
-            if first:
-                self._workers = 1
-        if first:
-            aside(f"{self._name}-timer", self._time)
-            aside(f"{self._name}-0", self._work)
+            if not self._workers:
+                aside(f"{self._name}-timer", self._time)
+                self._begin_worker()
         return task
 
     def close(self) -> None:
