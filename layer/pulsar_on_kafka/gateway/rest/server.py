@@ -21,7 +21,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
-from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
+from pulsar_on_kafka.gateway.rest import clusters, schemas, statistics, topics
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
@@ -49,9 +49,9 @@ OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", topics.lookup),
     ("GET", f"{_NAMESPACE}/topics", clusters.topics_of_namespace),
     ("GET", f"{_TOPIC}/partitions", topics.partitions),
-    ("GET", f"{_SCHEMAS}/schema", topics.schema),
-    ("GET", f"{_SCHEMAS}/schema/{{version}}", topics.schema),
-    ("GET", f"{_SCHEMAS}/schemas", topics.schemas),
+    ("GET", f"{_SCHEMAS}/schema", schemas.schema),
+    ("GET", f"{_SCHEMAS}/schema/{{version}}", schemas.schema),
+    ("GET", f"{_SCHEMAS}/schemas", schemas.schemas),
 )
 """Routes for every role that may connect."""
 OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
