@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import Broker
+from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
+from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.harness.java import JavaRuntime, JavaSdk, JavaUnavailable, known_jars
+from tests.integration.gateway.rest import Rest, ServingRest
 from tests.integration.gateway.wire import Wire
-from tests.steps import Missing
+from tests.steps import Missing, Unique
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +26,30 @@ def gateway(kafka_broker: Broker) -> Iterator[Gateway]:
         made = Gateway(admin.node, GatewaySettings(port=0))
         yield made
         made.close(Deadline.after(60))
+
+
+@pytest.fixture
+def serving_rest(admin: AdminClient, unique: Unique) -> ServingRest:
+    @contextmanager
+    def made(access: GatewayAccess = OPEN_ACCESS, **more: Any) -> Iterator[RestServer]:
+        settings = GatewaySettings(port=0, access=access, fleet=unique(), **more)
+        gateway = Gateway(admin.node, settings)
+        try:
+            rest = RestServer(admin, gateway, settings)
+            try:
+                yield rest
+            finally:
+                rest.close()
+        finally:
+            gateway.close(Deadline.after(60))
+
+    return made
+
+
+@pytest.fixture
+def rest(serving_rest: ServingRest) -> Iterator[Rest]:
+    with serving_rest() as running:
+        yield Rest(running.url())
 
 
 @pytest.fixture

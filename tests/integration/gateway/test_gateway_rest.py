@@ -6,26 +6,22 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote_plus
 
 import jwt
 import pytest
-import requests
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import asgi_server
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
-from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess, TokenKey
-from pulsar_on_kafka.gateway.rest.server import RestServer
-from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.gateway.login.access import GatewayAccess, TokenKey
 from tests.certificates import Authority
+from tests.integration.gateway.rest import Rest, ServingRest
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -35,60 +31,10 @@ pytestmark = pytest.mark.kafka
 
 _PATIENCE_MS: Final = 60_000
 EARLIEST: Final = pulsar.InitialPosition.Earliest
-Serving = Callable[..., AbstractContextManager[RestServer]]
-
-
-@pytest.fixture
-def serving(admin: AdminClient, unique: Unique) -> Serving:
-    @contextmanager
-    def made(access: GatewayAccess = OPEN_ACCESS, **more: Any) -> Iterator[RestServer]:
-        settings = GatewaySettings(port=0, access=access, fleet=unique(), **more)
-        gateway = Gateway(admin.node, settings)
-        try:
-            rest = RestServer(admin, gateway, settings)
-            try:
-                yield rest
-            finally:
-                rest.close()
-        finally:
-            gateway.close(Deadline.after(60))
-
-    return made
 
 
 class Order(sdk.schema.Record):
     item = sdk.schema.String()
-
-
-class Rest:
-    """Asks, and expects."""
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self.url = url
-        self._options = options
-
-    def ask(self, method: str, path: str, **more: Any) -> requests.Response:
-        return requests.request(method, f"{self.url}{path}", timeout=60, **{**self._options, **more})
-
-    def get(self, path: str, **query: str) -> Any:
-        found = self.ask("GET", path, params=query)
-        assert found.status_code == 200, (found.status_code, found.text)
-        return found.json()
-
-    def does(self, method: str, path: str, json: object = None, **query: str) -> None:
-        found = self.ask(method, path, json=json, params=query)
-        assert found.status_code == 204, (found.status_code, found.text)
-
-    def refuses(self, status: int, reason: str, method: str, path: str, **more: Any) -> None:
-        found = self.ask(method, path, **more)
-        assert found.status_code == status, (found.status_code, found.text)
-        assert reason in found.json()["reason"]
-
-
-@pytest.fixture
-def rest(serving: Serving) -> Iterator[Rest]:
-    with serving() as running:
-        yield Rest(running.url())
 
 
 def test_the_official_client_looks_up_over_http(rest: Rest, admin: AdminClient, unique: Unique) -> None:
@@ -380,11 +326,11 @@ def test_a_subscription_makes_its_topic(rest: Rest, unique: Unique) -> None:
     assert rest.get(f"{here}/subscriptions") == ["first"]
 
 
-def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> None:
+def test_clients_of_the_gateway_have_rates(serving_rest: ServingRest, unique: Unique) -> None:
     """Those of the last interval, by consumer and producer, and of all of them."""
     topic = unique()
     quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    with serving(rates_interval_s=2) as running, closing(pulsar.Client(running.url(), logger=quiet)) as client:
+    with serving_rest(rates_interval_s=2) as running, closing(pulsar.Client(running.url(), logger=quiet)) as client:
         rest, here = Rest(running.url()), f"/admin/v2/persistent/public/default/{topic}/stats"
         shared = pulsar.ConsumerType.Shared
         consumer = client.subscribe(topic, "s", shared, negative_ack_redelivery_delay_ms=100)
@@ -490,14 +436,14 @@ def test_who_takes_long_to_ask_is_closed(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_super_users_administer_and_others_look_up(serving: Serving, unique: Unique, tmp_path: Path) -> None:
+def test_super_users_administer_and_others_look_up(serving_rest: ServingRest, unique: Unique, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(secrets.token_bytes(32))
 
     def bearer(role: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {jwt.encode({'sub': role}, key.read_bytes())}"}
 
-    with serving(GatewayAccess(TokenKey.secret(str(key)), super_users=frozenset({"admin"}))) as running:
+    with serving_rest(GatewayAccess(TokenKey.secret(str(key)), super_users=frozenset({"admin"}))) as running:
         rest, topic = Rest(running.url()), unique()
         here = f"/admin/v2/persistent/public/default/{topic}"
         rest.refuses(401, "expected token", "GET", "/admin/v2/clusters")
@@ -513,12 +459,12 @@ def test_super_users_administer_and_others_look_up(serving: Serving, unique: Uni
         client.close()
 
 
-def test_certificates_log_in_over_https(serving: Serving, tmp_path: Path) -> None:
+def test_certificates_log_in_over_https(serving_rest: ServingRest, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server_s, admin_s = authority.issue("server", address="127.0.0.1"), authority.issue("admin")
     tls = ServerTls(str(server_s.certificate), str(server_s.key))
     access = GatewayAccess(certificates=True, super_users=frozenset({"admin"}))
-    with serving(access, tls=tls, trusted=str(authority.file)) as running:
+    with serving_rest(access, tls=tls, trusted=str(authority.file)) as running:
         rest = Rest(running.url(), verify=str(authority.file), cert=(str(admin_s.certificate), str(admin_s.key)))
         assert running.url().startswith("https://")
         told = rest.get("/lookup/v2/topic/persistent/public/default/x")
@@ -528,10 +474,10 @@ def test_certificates_log_in_over_https(serving: Serving, tmp_path: Path) -> Non
         Rest(running.url(), verify=str(authority.file)).refuses(401, "expected tls", "GET", "/admin/v2/tenants")
 
 
-def test_a_port_that_is_taken_is_named(serving: Serving) -> None:
+def test_a_port_that_is_taken_is_named(serving_rest: ServingRest) -> None:
     with (
-        serving() as running,
+        serving_rest() as running,
         pytest.raises(InvalidOption, match="name another one with --http-port"),
-        serving(http_port=running.port),
+        serving_rest(http_port=running.port),
     ):
         pytest.fail("two listen on one port")
