@@ -11,6 +11,7 @@ Source: Pulsar `KeyValueSchemaInfo`, `KeyValueSchemaCompatibilityCheck`.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -93,6 +94,26 @@ def rest_form(schema: SchemaInfo) -> str:
     """
     parts = split(schema)
     return "{" + ",".join(f'"{part}":{_definition(part, parts[part])}' for part in _PARTS) + "}"
+
+
+def from_rest_form(text: str) -> bytes:
+    """The definition of a KEY_VALUE schema in Pulsar's REST API (`rest_form`), as the schema has it.
+
+    Raises:
+        UnreadableSchema: the text is no object of a key's and a value's definition.
+    Source: `SchemaUtils.convertKeyValueDataStringToSchemaInfoSchema`.
+    """
+    try:
+        found = parse_json(text.encode())
+    except (NotJson, UnicodeEncodeError) as error:
+        raise UnreadableSchema(f"a KEY_VALUE schema is not JSON: {error}") from None
+    if not isinstance(found, dict) or found.keys() != set(_PARTS):
+        raise UnreadableSchema(f"expected an object of the schemas of key and value, got {text!r:.120}")
+    parts = [
+        found[part] if isinstance(found[part], str) else json.dumps(found[part], ensure_ascii=False, separators=(",", ":"))
+        for part in _PARTS
+    ]
+    return b"".join(_LENGTH.pack(len(part)) + part for part in (each.encode() for each in parts))
 
 
 def _definition(part: str, schema: SchemaInfo) -> str:

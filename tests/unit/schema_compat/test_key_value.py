@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, UnreadableSchema
-from pulsar_on_kafka_schema_compat.key_value import rest_form
+from pulsar_on_kafka_schema_compat.key_value import from_rest_form, rest_form
 from tests.unit.schema_compat.avro_text import avro, field, found, record
 
 EMPTY = SchemaInfo(SchemaType.STRING, b"")
@@ -165,6 +165,15 @@ def test_7_5_names_and_the_place_of_the_key_may_change(strategy: str) -> None:
     old = key_value(avro("int"), EMPTY, "INLINE")
     named = SchemaInfo(SchemaType.AVRO, avro("int").schema, "Number", {"a": "b"})
     assert found(key_value(named, EMPTY, "SEPARATED"), [old], strategy) == []
+
+
+def test_the_form_of_rest_leads_back_to_the_schema() -> None:
+    order = SchemaInfo(SchemaType.AVRO, '{"type":"record","name":"Über","fields":[]}'.encode())
+    schema = key_value(EMPTY, order)
+    assert from_rest_form(rest_form(schema)) == schema.schema
+    for wrong in ("{", "[]", '{"key": ""}', '{"key": "", "value": "", "more": ""}'):
+        with pytest.raises(UnreadableSchema, match="a KEY_VALUE schema is not JSON|expected an object of the schemas"):
+            from_rest_form(wrong)
 
 
 def test_rest_tells_the_definitions_of_its_parts() -> None:

@@ -1,29 +1,44 @@
-"""Brokers, clusters, tenants and namespaces over REST."""
+"""Clusters, tenants and namespaces over REST."""
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any, Final
 
+from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import ALL, NON_PERSISTENT, topics_of
-from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
 
-def health(request: RestRequest) -> Text:
-    """The health check. Raises ConnectError, Timeout: Kafka does not answer."""
-    request.admin.node.admin.cluster_id(request.deadline())
-    return Text("ok")
-
-
-def version(request: RestRequest) -> Text:
-    return Text(f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}")
-
-
 def clusters(request: RestRequest) -> list[str]:
     return [request.cluster.name]
+
+
+def cluster(request: RestRequest) -> dict[str, Any]:
+    """This cluster's addresses, or those of a registered one: there the address of its Kafka."""
+    name = request.names["cluster"]
+    if name == request.cluster.name:
+        broker, web = request.cluster.service_url(), request.cluster.web_url()
+        encrypted = broker.startswith(TLS)
+        return {
+            "serviceUrl": None if encrypted else web,
+            "serviceUrlTls": web if encrypted else None,
+            "brokerServiceUrl": None if encrypted else broker,
+            "brokerServiceUrlTls": broker if encrypted else None,
+            "brokerClientTlsEnabled": encrypted,
+        }
+    found = next((each for each in request.admin.clusters() if each.name == name), None)
+    if found is None:
+        raise RestError(404, "Cluster does not exist")
+    return {"brokerServiceUrl": found.service_url, "brokerClientTlsEnabled": False}
+
+
+def failure_domains(request: RestRequest) -> dict[str, Any]:
+    """None: they place brokers."""
+    cluster(request)
+    return {}
 
 
 def tenants(request: RestRequest) -> list[str]:

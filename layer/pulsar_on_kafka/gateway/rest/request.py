@@ -47,6 +47,8 @@ class Cluster:
     """As `Gateway.unload`."""
     web_url: Callable[[], str]
     """The URL of this REST server."""
+    service_url: Callable[[], str]
+    """The URL of the gateway for clients."""
 
     @property
     def name(self) -> str:
@@ -94,6 +96,13 @@ class RestRequest:
             raise RestError(400, f"{name} is {value!r:.60}, expected true or false")
         return value == "true"
 
+    def number(self, name: str) -> int:
+        """A parameter that is a number. Raises RestError: it is none, or missing."""
+        value = self.query.get(name, "")
+        if not value.isdecimal():
+            raise RestError(400, f"{name} is {value!r:.60}, expected a number")
+        return int(value)
+
     def json(self) -> Any:
         """The body, None without one. Raises RestError: the body is not JSON."""
         try:
@@ -109,6 +118,14 @@ class RestRequest:
             raise RestError(400, f"{where} is {value!r:.120}, expected a list of names")
         return frozenset(value)
 
+    def texts_in(self, where: str, value: object) -> dict[str, str]:
+        """The properties of an object, none without one. Raises RestError: the value is not an object of texts."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+            raise RestError(400, f"{where} are {value!r:.120}, expected an object of texts")
+        return value
+
     def nothing_in(self, where: str, value: object) -> None:
         """Raises RestError: `value` has something that is not stored here."""
         if _differs_from_default(value):
@@ -120,6 +137,11 @@ def _differs_from_default(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(_differs_from_default(each) for each in value.values())
     return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
+
+
+def unserved(request: RestRequest) -> None:
+    """The handler of routes without one. Raises RestError."""
+    raise RestError(501, f"{request.names['line']} is not served by this gateway: docs/gateway.md has what is")
 
 
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (

@@ -7,6 +7,7 @@ import logging
 import ssl
 from asyncio import Transport
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -21,13 +22,15 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
-from pulsar_on_kafka.gateway.rest import clusters, schemas, statistics, topics
-from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal
+from pulsar_on_kafka.gateway.rest import brokers, clusters, schemas, statistics, topics, transactions
+from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal, unserved
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
 
 _MAX_BODY_BYTES: Final = 64 * 1024
+_MAX_SCHEMA_BYTES: Final = 8 * 1024 * 1024
+"""The limit of a body with a schema, of 5 MiB at most; only administrators send such bodies."""
 _CERTIFICATE: Final = "pok.certificate"
 """The key of the client's certificate in the scope of a request."""
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -40,11 +43,19 @@ _NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS: Final = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC: Final = f"{_TOPICS}/{{topic}}"
 _SUBSCRIPTION: Final = f"{_TOPIC}/subscription/{{subscription}}"
-_SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+_SCHEMA_ROOT: Final = "/admin/v2/schemas/"
+_SCHEMAS: Final = f"{_SCHEMA_ROOT}{{tenant}}/{{namespace}}/{{topic}}"
+_BROKERS: Final = "/admin/v2/brokers"
+_TRANSACTIONS: Final = "/admin/v3/transactions"
+_OF_TOPIC: Final = "{tenant}/{namespace}/{topic}"
+
+OF_ALL: Final[tuple[tuple[str, str, Handler], ...]] = (("GET", "/status.html", brokers.status),)
+"""Routes that require no login: Pulsar's page for load balancers."""
 
 OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
-    ("GET", "/admin/v2/brokers/health", clusters.health),
-    ("GET", "/admin/v2/brokers/version", clusters.version),
+    ("GET", f"{_BROKERS}/health", brokers.health),
+    ("GET", f"{_BROKERS}/ready", brokers.ready),
+    ("GET", f"{_BROKERS}/version", brokers.version),
     ("GET", "/admin/v2/clusters", clusters.clusters),
     ("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", topics.lookup),
     ("GET", f"{_NAMESPACE}/topics", clusters.topics_of_namespace),
@@ -55,6 +66,37 @@ OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
 )
 """Routes for every role that may connect."""
 OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/metrics", brokers.metrics),
+    ("GET", _BROKERS, brokers.brokers),
+    ("GET", f"{_BROKERS}/leaderBroker", brokers.leader),
+    ("GET", f"{_BROKERS}/configuration", brokers.dynamic_names),
+    ("GET", f"{_BROKERS}/configuration/values", brokers.dynamic_values),
+    ("GET", f"{_BROKERS}/configuration/runtime", brokers.runtime_configuration),
+    ("GET", f"{_BROKERS}/{{cluster}}/{{broker}}/ownedNamespaces", brokers.owned_namespaces),
+    ("GET", f"{_BROKERS}/internal-configuration", unserved),
+    ("GET", f"{_BROKERS}/backlog-quota-check", unserved),
+    ("GET", f"{_BROKERS}/{{cluster}}", brokers.brokers),
+    ("GET", "/admin/v2/clusters/{cluster}", clusters.cluster),
+    ("GET", "/admin/v2/clusters/{cluster}/failureDomains", clusters.failure_domains),
+    ("POST", f"{_SCHEMAS}/schema", schemas.register),
+    ("DELETE", f"{_SCHEMAS}/schema", schemas.delete),
+    ("POST", f"{_SCHEMAS}/compatibility", schemas.compatibility),
+    ("POST", f"{_SCHEMAS}/version", schemas.version_of),
+    ("GET", f"{_SCHEMAS}/metadata", schemas.metadata),
+    ("GET", f"{_TRANSACTIONS}/coordinators", transactions.coordinators),
+    ("GET", f"{_TRANSACTIONS}/coordinatorStats", transactions.coordinator_stats),
+    ("POST", f"{_TRANSACTIONS}/transactionCoordinator/replicas", transactions.scale),
+    ("GET", f"{_TRANSACTIONS}/transactionMetadata/{{most}}/{{least}}", transactions.transaction),
+    ("GET", f"{_TRANSACTIONS}/slowTransactions/{{timeout}}", transactions.slow_transactions),
+    ("POST", f"{_TRANSACTIONS}/abortTransaction/{{most}}/{{least}}", transactions.abort),
+    ("GET", f"{_TRANSACTIONS}/transactionInBufferStats/{_OF_TOPIC}/{{most}}/{{least}}", transactions.in_buffer),
+    (
+        "GET",
+        f"{_TRANSACTIONS}/transactionInPendingAckStats/{_OF_TOPIC}/{{subscription}}/{{most}}/{{least}}",
+        transactions.in_pending_ack,
+    ),
+    ("GET", f"{_TRANSACTIONS}/transactionBufferStats/{_OF_TOPIC}", transactions.buffer_stats),
+    ("GET", f"{_TRANSACTIONS}/pendingAckStats/{_OF_TOPIC}/{{subscription}}", transactions.pending_ack_stats),
     ("GET", "/admin/v2/tenants", clusters.tenants),
     ("GET", "/admin/v2/tenants/{tenant}", clusters.tenant),
     ("PUT", "/admin/v2/tenants/{tenant}", clusters.make_tenant),
@@ -82,6 +124,14 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
 """Routes for super users, or for every client if no login is required."""
 
 
+class Right(Enum):
+    """Rights that a route requires."""
+
+    CLIENT = "client"
+    """That of every role that may connect."""
+    ADMINISTRATOR = "administrator"
+
+
 class Rest:
     """Replies for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
@@ -94,21 +144,22 @@ class Rest:
 
     def app(self) -> ASGIApp:
         routes = []
-        for administers, table in ((False, OF_CLIENTS), (True, OF_ADMINISTRATORS)):
+        for right, table in ((None, OF_ALL), (Right.CLIENT, OF_CLIENTS), (Right.ADMINISTRATOR, OF_ADMINISTRATORS)):
             for method, path, handler in table:
                 for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
-                    endpoint = self._endpoint(handler, domain, administers=administers)
+                    endpoint = self._endpoint(handler, right, domain)
                     routes.append(Route(path.replace("{domain}", domain), endpoint, methods=[method]))
         for root in _ROOTS:
-            routes.append(Route(f"{root}/{{rest:path}}", self._endpoint(_unserved), methods=list(_METHODS)))
+            endpoint = self._endpoint(unserved, Right.CLIENT)
+            routes.append(Route(f"{root}/{{rest:path}}", endpoint, methods=list(_METHODS)))
         return Starlette(routes=routes)
 
     def _endpoint(
-        self, handler: Handler, domain: str = "persistent", *, administers: bool = False
+        self, handler: Handler, right: Right | None, domain: str = "persistent"
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                self._check(request, administers=administers)
+                self._check(request, right)
                 received = RestRequest(
                     self._cluster,
                     {
@@ -130,12 +181,14 @@ class Rest:
 
         return answer
 
-    def _check(self, request: Request, *, administers: bool) -> None:
-        """Raises RestError: the caller has no right to this route."""
+    def _check(self, request: Request, right: Right | None) -> None:
+        """Raises RestError: the caller does not have the right that this route requires."""
         if "origin" in request.headers:
             raise RestError(403, "this REST is not for pages of a browser")
         if self._hosts and request.url.hostname not in self._hosts:
             raise RestError(403, f"this REST answers to {', '.join(sorted(self._hosts))}")
+        if right is None:
+            return
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         certificate: Mapping[str, Any] | None = request.scope.get(_CERTIFICATE)
         method = TOKEN if kind.lower() == "bearer" else TLS if certificate else ""
@@ -143,7 +196,7 @@ class Rest:
             role = self._access.login(method, token.encode("utf-8", "replace"), certificate).role
         except AuthenticationError as unknown:
             raise RestError(401, str(unknown)) from unknown
-        if administers and not self._access.may_administer(role):
+        if right is Right.ADMINISTRATOR and not self._access.may_administer(role):
             raise RestError(403, f"{role} is no super user")
 
 
@@ -164,7 +217,7 @@ class RestServer(AsgiServer):
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
         local = not settings.access.requires_login and settings.host in _LOCAL
         hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
-        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url), settings.access, hosts).app()
+        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url, gateway.address), settings.access, hosts).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more
         )
@@ -188,17 +241,14 @@ class _Protocol(HttpProtocol):
         self.app = app
 
 
-def _unserved(request: RestRequest) -> None:
-    raise RestError(501, f"{request.names['line']} is not served by this gateway: docs/gateway.md has what is")
-
-
 async def _body(request: Request) -> bytes:
     """The body of a request. Raises RestError: it is too large."""
+    limit = _MAX_SCHEMA_BYTES if request.url.path.startswith(_SCHEMA_ROOT) else _MAX_BODY_BYTES
     found = b""
     async for part in request.stream():
         found += part
-        if len(found) > _MAX_BODY_BYTES:
-            raise RestError(413, f"the body has more than {_MAX_BODY_BYTES} bytes")
+        if len(found) > limit:
+            raise RestError(413, f"the body has more than {limit} bytes")
     return found
 
 
