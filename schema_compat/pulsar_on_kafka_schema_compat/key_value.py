@@ -109,11 +109,11 @@ def from_rest_form(text: str) -> bytes:
         raise UnreadableSchema(f"a KEY_VALUE schema is not JSON: {error}") from None
     if not isinstance(found, dict) or found.keys() != set(_PARTS):
         raise UnreadableSchema(f"expected an object of the schemas of key and value, got {text!r:.120}")
-    parts = [
-        found[part] if isinstance(found[part], str) else json.dumps(found[part], ensure_ascii=False, separators=(",", ":"))
-        for part in _PARTS
-    ]
-    return b"".join(_LENGTH.pack(len(part)) + part for part in (each.encode() for each in parts))
+    data = b""
+    for part in map(found.__getitem__, _PARTS):
+        definition = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+        data += _LENGTH.pack(len(definition.encode())) + definition.encode()
+    return data
 
 
 def _definition(part: str, schema: SchemaInfo) -> str:

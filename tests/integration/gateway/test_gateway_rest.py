@@ -419,7 +419,7 @@ def test_what_no_tool_sends_is_refused(rest: Rest) -> None:
     rest.refuses(400, "no JSON", "PUT", f"{here}/partitions", data=b"{")
     rest.refuses(400, "no JSON", "PUT", f"{here}/partitions", data=b"[" * 60_000)
     rest.refuses(403, "browser", "PUT", here, headers={"Origin": "http://example.com"})
-    assert rest.ask("GET", "/metrics").status_code == 404
+    assert rest.ask("GET", "/").status_code == 404
 
 
 def test_who_takes_long_to_ask_is_closed(

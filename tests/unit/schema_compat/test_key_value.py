@@ -172,7 +172,7 @@ def test_the_form_of_rest_leads_back_to_the_schema() -> None:
     schema = key_value(EMPTY, order)
     assert from_rest_form(rest_form(schema)) == schema.schema
     for wrong in ("{", "[]", '{"key": ""}', '{"key": "", "value": "", "more": ""}'):
-        with pytest.raises(UnreadableSchema, match="a KEY_VALUE schema is not JSON|expected an object of the schemas"):
+        with pytest.raises(UnreadableSchema, match=r"is not JSON|expected an object of the schemas"):
             from_rest_form(wrong)
 
 

@@ -152,6 +152,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (exceptions.InvalidTopicName, 412),
     (exceptions.TopicNotFound, 404),
     (exceptions.SubscriptionNotFound, 404),
+    (exceptions.TransactionNotFound, 404),
     (exceptions.InvalidConfiguration, 400),
     (exceptions.InvalidMessage, 400),
     (exceptions.IncompatibleSchema, 409),

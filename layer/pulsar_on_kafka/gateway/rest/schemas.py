@@ -82,7 +82,7 @@ def _payload(request: RestRequest) -> SchemaInfo:
     if not isinstance(body, dict) or not isinstance(body.get("schema", ""), str):
         raise RestError(400, f"expected type, schema and properties, got {body!r:.120}")
     kind, text = body.get("type"), body.get("schema", "")
-    if kind not in SchemaType.__members__:
+    if not isinstance(kind, str) or kind not in SchemaType.__members__:
         raise RestError(422, f"type is {kind!r:.60}, expected one of {', '.join(SchemaType.__members__)}")
     properties = request.texts_in("properties of a schema", body.get("properties"))
     try:

@@ -1,7 +1,6 @@
 """Transactions over REST: Pulsar's `admin/v3/transactions`. Times are Unix times in milliseconds.
 
-Fields about a coordinator's recovery are 0, as on a broker that has not recovered one: here its state is read by whoever
-is asked.
+Fields about a coordinator's recovery are 0, as on a broker that has not recovered one: any gateway reads its state.
 """
 
 from __future__ import annotations
@@ -150,9 +149,9 @@ class _Names:
     """Names and positions of a transaction's participants, as Pulsar shows them."""
 
     def __init__(self, request: RestRequest, info: TransactionInfo) -> None:
-        topics = {each.topic for each in (*info.partitions, *info.subscriptions)}
+        names = {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}
         self._topics: dict[str, Topic] = {}
-        for each in topics:
+        for each in names:
             found = request.admin.node.topics.find(TopicName.parse(each), request.deadline())
             if found is not None:
                 self._topics[each] = found
