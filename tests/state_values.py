@@ -284,6 +284,19 @@ VALUES: Final[Mapping[str, Case]] = {
             deletion_mark=DeletionMark("9f86d081", 1_700_000_000_000),
         ),
     ),
+    "topic that is terminated": Case(
+        encode_topic,
+        decode_topic,
+        TopicRecord(
+            _TOPIC,
+            LifeState.ACTIVE,
+            "public.default.orders",
+            2,
+            50_000,
+            properties={"a": "ü"},
+            terminated={"0": 0, "1": 17},
+        ),
+    ),
     "topic that is new": Case(
         encode_topic, decode_topic, TopicRecord(_TOPIC, LifeState.CREATING, "public.default.orders", 0, 50_000)
     ),
@@ -343,6 +356,9 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "producers' claims of a topic that had exclusive ones": Case(
         encode_claims, decode_claims, ProducerClaims(_TOPIC, 17, 9, 9, topic_epochs={"": 6, "3": 9})
+    ),
+    "producers' claims of a terminated topic": Case(
+        encode_claims, decode_claims, ProducerClaims(_TOPIC, 17, 9, terminated=9)
     ),
     "producers' claims of a topic with two hashing schemes": Case(
         encode_claims, decode_claims, ProducerClaims(_TOPIC, 17, hashing_schemes=("JavaStringHash", "Crc32Hash"))

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.streaming import stream
 from pulsar_on_kafka_spark.streaming.stream import BatchContext
@@ -68,6 +69,19 @@ def test_available_now_keeps_to_the_limit_and_ends_at_the_end(
     over.run()
     assert over.sink.values() == once(range(600))
     assert admin.subscription_stats(topic, "s").backlog == 0
+
+
+def test_a_terminated_topic_is_read_to_its_end(
+    over: Stream, spark: SparkSession, client: pulsar.Client, topic: str, service_url: str, admin: AdminClient
+) -> None:
+    produce(client, topic, range(20))
+    admin.terminate_topic(topic)
+    over.run()
+    assert over.sink.values() == once(range(20))
+    over.run()
+    assert over.sink.values() == once(range(20))
+    batch = read_pulsar(spark, service_url=service_url, topic=topic)
+    assert sorted(int(bytes(row["value"])) for row in batch.select("value").collect()) == list(range(20))
 
 
 @pytest.mark.long

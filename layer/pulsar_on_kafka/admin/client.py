@@ -17,7 +17,7 @@ from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
-from pulsar_on_kafka.admin.subscriptions import SubscriptionAdmin
+from pulsar_on_kafka.admin.topics import TopicAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @raising_pulsar_errors
 class AdminClient(
-    SubscriptionAdmin,
+    TopicAdmin,
     DeadLetterAdmin,
     SchemaAdmin,
     TransactionAdmin,
@@ -85,23 +85,6 @@ class AdminClient(
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
-
-    def create_topic(self, topic: str, *, entries_per_ledger: int | None = None) -> None:
-        """Make a non-partitioned topic. Raises NotAllowedError when it exists."""
-        self._create(topic, 0, entries_per_ledger)
-
-    def create_partitioned_topic(self, topic: str, partitions: int, *, entries_per_ledger: int | None = None) -> None:
-        """Make a topic of 1 to 8,192 partitions. Raises NotAllowedError when it exists."""
-        if partitions < 1:
-            raise errors.InvalidOption(f"partitions must be 1 to 8192, got {partitions}")
-        self._create(topic, partitions, entries_per_ledger)
-
-    def _create(self, topic: str, partitions: int, entries_per_ledger: int | None) -> None:
-        name = TopicName.parse(topic)
-        if entries_per_ledger is None:
-            self.node.topics.create(name, partitions, self._deadline())
-        else:
-            self.node.topics.create(name, partitions, self._deadline(), entries_per_ledger=entries_per_ledger)
 
     def bind_topic(self, topic: str, kafka_topic: str) -> str:
         """Give an existing Kafka topic a Pulsar name. Its configuration stays as it is. Ours, not Pulsar's.

@@ -84,7 +84,9 @@ class AdminContext(OfOneProcess):
     def _log_ends(
         self, topic: Topic, deadline: Deadline, partitions: Sequence[int] | None = None
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset of each partition's log (or of these), and the one behind its last."""
+        """The first offset of each partition's log (or of these), and the one behind its last; of a terminated topic
+        behind its last message."""
         partitions = range(topic.partitions) if partitions is None else partitions
         starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        return starts, self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
+        ends = self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
+        return starts, {p: max(starts[p], min(end, topic.terminated.get(p, end))) for p, end in ends.items()}

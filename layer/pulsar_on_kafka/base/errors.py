@@ -39,6 +39,10 @@ class NoSuchTopic(Refused):
     """The topic does not exist and may not be created."""
 
 
+class TopicIsTerminated(Refused):
+    """The topic is terminated: it takes no further message."""
+
+
 class NoSuchCluster(Refused):
     """No cluster of that name is registered."""
 

@@ -27,8 +27,10 @@ from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
+from pulsar_on_kafka.gateway.handlers.topic_ends import report_ends
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
+from pulsar_on_kafka.gateway.handlers.wire_consumer import WireConsumer
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
@@ -110,6 +112,9 @@ class Gateway:
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: update_policies(node, watched, operation_deadline)
         )
+        ends = TopicWatch[WireConsumer](
+            self._scheduler, POLICIES_S, lambda watched: report_ends(node, watched, operation_deadline)
+        )
         self.context = GatewayContext(
             node,
             self._loop,
@@ -119,6 +124,7 @@ class Gateway:
             settings.access,
             GatewayTransactions(node, settings.access, self._pool),
             policies,
+            ends,
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),
         )

@@ -4,7 +4,8 @@ name, and of the replicators of each origin.
 All follow one rule: behind the beginning of an epoch, records of lower epochs *of one origin* are void. An exclusive
 producer's epoch begins with its first record. That of a replicator, or of a deduplicating producer's name, begins with
 a marker, when it takes over from one that may still write. Records of the topic's own producers and copies from another
-cluster never make one another void. Decisions: mapping/decisions/0018 and 0031.
+cluster never make one another void. The end of a terminated topic (`END_ORIGIN`) makes all of them void. Decisions:
+mapping/decisions/0018 and 0031.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pulsar_on_kafka_mapping.records.record_headers import (
 
 RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 
+END_ORIGIN: Final = "\n"
+"""The origin of the marker that ends a terminated topic: every record of a producer or replicator behind it is void."""
 _NAME: Final = "/"
 """Begins no name of a cluster."""
 _NAME_BYTES: Final = _NAME.encode()
@@ -33,7 +36,7 @@ _NAME_BYTES: Final = _NAME.encode()
 
 class Fence(NamedTuple):
     """An epoch begins here in a partition. `origin` is the cluster that the records are copied from, or `name_origin`
-    of a producer name; '' for the exclusive producers of the topic itself."""
+    of a producer name; '' for the exclusive producers of the topic itself; `END_ORIGIN` for its end."""
 
     offset: int
     epoch: int
@@ -92,7 +95,7 @@ def begun_by(headers: RecordHeaders) -> Claimed | None:
 
 
 def take_over_marker(origin: str, epoch: int) -> list[tuple[str, bytes | None]]:
-    """The headers of the marker with which an epoch of a replicator or of a producer name begins."""
+    """The headers of the marker with which an epoch of a replicator or of a producer name begins, or a topic ends."""
     return [(MARKER, MarkerType.REPLICATOR.value.encode("ascii")), (REPLICATOR, f"{epoch}:{origin}".encode())]
 
 

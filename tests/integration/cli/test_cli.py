@@ -154,6 +154,26 @@ def test_a_topic_from_creation_to_deletion(done: Pok, refused: Pok, unique: Uniq
     assert full not in done("topics", "list").lines
 
 
+def test_a_topic_has_properties_is_truncated_and_terminated(done: Pok, refused: Pok, unique: Unique) -> None:
+    topic = unique()
+    full = f"persistent://public/default/{topic}"
+    done("topics", "create", topic, "--partitions", "2", "--property", "a=1", "--property", "b=")
+    assert done("topics", "properties", topic, "--output", "json").json == {"a": "1", "b": ""}
+    assert done("topics", "properties", topic, "--set", "c=3", "--remove", "a", "--output", "json").json == {
+        "b": "",
+        "c": "3",
+    }
+    done("produce", topic, "-m", "a", "-n", "6", "-q")
+    assert "delete 6 entries" in refused("topics", "truncate", topic).err
+    assert done("topics", "truncate", topic, "--yes").lines == [f"truncated {full}"]
+    assert done("--output", "json", "topics", "stats", topic).json["entries"] == 0
+    last = done("produce", topic, "-m", "b").lines[0]
+    terminated = done("topics", "terminate", topic, "--yes", "--output", "json").json
+    assert terminated["terminated"] == full
+    assert last in terminated["last"].values()
+    assert "terminated" in refused("produce", topic, "-m", "c").err
+
+
 @pytest.mark.parametrize("partitions", ["0", "-1", "8193"])
 def test_bad_numbers_of_partitions(refused: Pok, unique: Unique, partitions: str) -> None:
     assert "8192" in refused("topics", "create", unique(), "--partitions", partitions).err

@@ -399,6 +399,60 @@ def test_partitions_have_statistics_each(rest: Rest, admin: AdminClient, unique:
     rest.refuses(400, "perPartition", "GET", f"{here}/partitioned-stats", params={"perPartition": "maybe"})
 
 
+def test_topics_have_properties(rest: Rest, unique: Unique) -> None:
+    topics = "/admin/v2/persistent/public/default"
+    plain, parted = f"{topics}/{unique()}", f"{topics}/{unique()}"
+    rest.does("PUT", plain, json={"a": "b"})
+    rest.does("PUT", f"{parted}/partitions", json={"partitions": 2, "properties": {"c": "d"}})
+    assert rest.get(f"{plain}/properties") == {"a": "b"}
+    assert rest.get(f"{parted}/properties") == rest.get(f"{parted}-partition-1/properties") == {"c": "d"}
+    rest.does("PUT", f"{plain}/properties", json={"a": "1", "x y": "2"})
+    rest.does("DELETE", f"{plain}/properties", key="a")
+    assert rest.get(f"{plain}/properties") == {"x y": "2"}
+    rest.refuses(400, "properties", "PUT", f"{plain}/properties", json={"a": 1})
+    rest.refuses(404, "none", "GET", f"{topics}/none/properties")
+    rest.refuses(405, "non-persistent", "GET", "/admin/v2/non-persistent/public/default/x/properties")
+
+
+def test_topics_are_compacted_truncated_and_completed(rest: Rest, client: sdk.Client, unique: Unique) -> None:
+    topics, topic, parted = "/admin/v2/persistent/public/default", unique(), unique()
+    producer = client.create_producer(topic)
+    ids = [producer.send(b"x", partition_key="k") for _ in range(3)]
+    here = f"{topics}/{topic}"
+    assert rest.get(f"{here}/compaction") == {"status": "NOT_RUN", "lastError": ""}
+    rest.does("PUT", f"{here}/compaction")
+    assert rest.get(f"{here}/compaction") == {"status": "SUCCESS", "lastError": ""}
+    reader = client.create_reader(topic, sdk.MessageId.earliest, is_read_compacted=True)
+    assert reader.read_next(_PATIENCE_MS).message_id() == ids[-1]
+    rest.does("PUT", f"{topics}/{parted}/partitions", json=2)
+    rest.does("PUT", f"{topics}/{parted}-partition-1/compaction")
+    statuses = [rest.get(f"{topics}/{parted}-partition-{number}/compaction")["status"] for number in range(2)]
+    assert statuses == ["NOT_RUN", "SUCCESS"]
+    rest.does("POST", f"{topics}/{parted}/createMissedPartitions")
+    rest.refuses(404, "zero partitions", "POST", f"{here}/createMissedPartitions")
+    rest.does("DELETE", f"{here}/truncate")
+    assert not client.create_reader(topic, sdk.MessageId.earliest).has_message_available()
+    rest.refuses(412, "not persistent", "DELETE", "/admin/v2/non-persistent/public/default/x/truncate")
+    rest.refuses(501, "pok serve", "POST", f"{here}/trim")
+
+
+def test_topics_are_terminated(rest: Rest, client: sdk.Client, unique: Unique) -> None:
+    topics, topic, parted = "/admin/v2/persistent/public/default", unique(), unique()
+    last = client.create_producer(topic).send(b"x")
+    rest.does("PUT", f"{topics}/{parted}/partitions", json=2)
+    for _ in range(2):
+        found = rest.ask("POST", f"{topics}/{topic}/terminate").json()
+        assert found == {"ledgerId": last.ledger_id(), "entryId": last.entry_id(), "partitionIndex": -1}
+    rest.refuses(405, "partitioned topic", "POST", f"{topics}/{parted}/terminate")
+    rest.refuses(405, "non-partitioned topic", "POST", f"{topics}/{topic}/terminate/partitions")
+    ends = rest.ask("POST", f"{topics}/{parted}/terminate/partitions").json()
+    assert {number: end["entryId"] for number, end in ends.items()} == {"0": -1, "1": -1}
+    rest.refuses(404, "none", "POST", f"{topics}/none/terminate")
+    rest.refuses(405, "non-persistent", "POST", "/admin/v2/non-persistent/public/default/x/terminate")
+    with pytest.raises(sdk.TopicTerminated):
+        client.create_producer(parted)
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [

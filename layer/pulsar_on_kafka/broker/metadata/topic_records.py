@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.entities import Entities, Versioned, readable
 from pulsar_on_kafka.broker.metadata.removals import OpenedTopic
@@ -86,6 +87,26 @@ class TopicRecords:
             return None if changed is None or changed == record else encode_topic(changed)
 
         return self._entities.amend(str(name.base), amended, deadline)
+
+    def change(
+        self, topic: OpenedTopic, change: Callable[[TopicRecord], TopicRecord], deadline: Deadline
+    ) -> TopicRecord:
+        """Writes the record that `change` makes of an opened topic's record; returns the record as it is then.
+
+        Raises:
+            NoSuchTopic: the topic was deleted after it was opened.
+            The errors of `change`.
+        """
+
+        def changed(record: TopicRecord) -> TopicRecord:
+            if record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
+                raise errors.NoSuchTopic(f"topic {topic.name} was deleted meanwhile")
+            return change(record)
+
+        found = self.amend(topic.name, changed, deadline)
+        if found is None:
+            raise errors.NoSuchTopic(f"topic {topic.name} was deleted meanwhile")
+        return decode_topic(found.value)
 
     def set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
         """Changes the state of this incarnation, unless it has left the state in `life`."""

@@ -88,6 +88,8 @@ class Topic:
     not read."""
     backlog_exceeded: BacklogExceeded | None = None
     """Whether its backlog exceeded a quota when it was opened."""
+    terminated: Mapping[int, int] = field(default_factory=dict)
+    """The end of each partition of a terminated topic: the offset behind its last message. Empty otherwise."""
 
     def partition_field(self, partition: int) -> int:
         """The partition that a message id shows."""
@@ -109,7 +111,14 @@ def opened_topic(record: TopicRecord, partitions: int) -> Topic:
         tuple(str(name.with_partition(p)) for p in range(partitions)) if partitioned else (str(name),),
         {int(partition): end for partition, end in record.compacted_to.items()},
         backlog_exceeded=record.backlog_exceeded,
+        terminated={int(partition): end for partition, end in record.terminated.items()},
     )
+
+
+def check_not_terminated(topic: Topic) -> None:
+    """Raises TopicIsTerminated."""
+    if topic.terminated:
+        raise errors.TopicIsTerminated(f"topic {topic.name} was terminated: it takes no further message")
 
 
 def check_backlog(topic: Topic, now_ms: int) -> None:
@@ -236,8 +245,9 @@ class Topics:
         deadline: Deadline,
         *,
         entries_per_ledger: int = DEFAULT_ENTRIES_PER_LEDGER,
+        properties: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Make a topic; 0 partitions is a non-partitioned one.
+        """Make a topic with these properties; 0 partitions is a non-partitioned one.
 
         Raises:
             AlreadyExists: the topic exists.
@@ -250,7 +260,7 @@ class Topics:
         self._namespaces.require(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
-        return self._create(name, partitions, entries_per_ledger, deadline)
+        return self._create(name, partitions, entries_per_ledger, deadline, properties)
 
     def find_or_create(
         self,
@@ -334,12 +344,14 @@ class Topics:
         Raises:
             NoSuchTopic: there is none.
             InvalidOption: the topic is not partitioned, or `partitions` is not above the present number.
+            TopicIsTerminated: no message could be sent to new partitions.
         """
         topic = self.find(name.base, deadline)
         if topic is None:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         if not topic.partitioned:
             raise errors.InvalidOption(f"topic {name.base} is not partitioned")
+        check_not_terminated(topic)
         if not topic.partitions < partitions <= MAX_PARTITIONS:
             raise errors.InvalidOption(
                 f"topic {name.base} has {topic.partitions} partitions, can grow to {MAX_PARTITIONS}, got {partitions}"
@@ -364,24 +376,23 @@ class Topics:
             return found
 
     def compact(self, name: TopicName, deadline: Deadline) -> None:
-        """Lets compacted reads fold all messages in the topic now. No message is removed.
+        """Lets compacted reads fold all messages that are now in the topic, or in one partition of it. No message is
+        removed.
 
         Raises:
             NoSuchTopic: it does not exist.
         """
-        topic = self.find(name.base, deadline)
+        topic = self.find(name, deadline)
         if topic is None:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
-        ends = self._admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+        partitions = range(topic.partitions) if name.partition < 0 else (name.partition,)
+        ends = self._admin.end_offsets(topic.kafka_topic, partitions, deadline)
 
         def compacted(record: TopicRecord) -> TopicRecord:
-            if record.incarnation != topic.layout.incarnation:
-                raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
             raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
-            return replace(record, compacted_to=raised)
+            return replace(record, compacted_to={**record.compacted_to, **raised})
 
-        if self.records.amend(name, compacted, deadline) is None:
-            raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
+        self.records.change(topic, compacted, deadline)
 
     def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
         """Policies that are set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
@@ -404,15 +415,8 @@ class Topics:
             NoSuchTopic: there is none.
             InvalidOption: the name is a partition's.
         """
-        incarnation = self._with_policies(name, deadline).layout.incarnation
-
-        def changed(record: TopicRecord) -> TopicRecord:
-            if record.incarnation != incarnation or record.state is not LifeState.ACTIVE:
-                raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
-            return replace(record, policies=change(record.policies))
-
-        if self.records.amend(name, changed, deadline) is None:
-            raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
+        topic = self._with_policies(name, deadline)
+        self.records.change(topic, lambda record: replace(record, policies=change(record.policies)), deadline)
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
         """Records that the topic is being deleted: from then on no topic has that name, and it can be created again.
@@ -474,7 +478,14 @@ class Topics:
             found = self._read(name, deadline)
         return found
 
-    def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+    def _create(
+        self,
+        name: TopicName,
+        partitions: int,
+        entries_per_ledger: int,
+        deadline: Deadline,
+        properties: Mapping[str, str] | None = None,
+    ) -> Topic:
         if not 1 <= entries_per_ledger <= MAX_ENTRIES_PER_LEDGER:
             raise errors.InvalidOption(
                 f"entries_per_ledger must be 1 to {MAX_ENTRIES_PER_LEDGER}, got {entries_per_ledger}"
@@ -482,11 +493,16 @@ class Topics:
         intent = None
         while intent is None:
             deadline.check(f"topic {name} to be created")
-            intent = self._begin_creation(name, partitions, entries_per_ledger, deadline)
+            intent = self._begin_creation(name, partitions, entries_per_ledger, properties or {}, deadline)
         return self._finish(name, intent, deadline)
 
     def _begin_creation(
-        self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline
+        self,
+        name: TopicName,
+        partitions: int,
+        entries_per_ledger: int,
+        properties: Mapping[str, str],
+        deadline: Deadline,
     ) -> Versioned | None:
         """The record then; None where an incarnation of the topic began and ended meanwhile: the Kafka topic that was
         found may have been its."""
@@ -510,7 +526,7 @@ class Topics:
                 )
         record = TopicRecord(
             str(name), LifeState.CREATING, kafka_name, partitions, entries_per_ledger, bound=described is not None,
-            created_ms=self._clock.now_ms(),
+            created_ms=self._clock.now_ms(), properties=properties,
         )  # fmt: skip
         intent = self._begin(name, record, deadline, unless_after=0 if found is None else found[0].version)
         begun = decode_topic(intent.value)

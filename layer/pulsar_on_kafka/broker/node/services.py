@@ -89,6 +89,7 @@ class ProducerPolicies(NamedTuple):
     deduplication: bool
     backlog_exceeded: BacklogExceeded | None
     entry_format: str
+    terminated: bool = False
 
 
 class Services:
@@ -264,6 +265,7 @@ class Services:
                 deduplication,
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
                 entry_format,
+                record is not None and bool(record.terminated),
             )
         return reported
 

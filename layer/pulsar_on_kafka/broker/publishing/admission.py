@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
 from pulsar_on_kafka.broker.metadata.record_limits import CHUNKS, RecordLimits
-from pulsar_on_kafka.broker.metadata.topics import check_backlog
+from pulsar_on_kafka.broker.metadata.topics import check_backlog, check_not_terminated
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.publishing.chunking import record_limit
 from pulsar_on_kafka.broker.publishing.deduplication import Deduplication
@@ -84,11 +84,12 @@ class TopicAdmission:
 
     def __init__(self, node: Node, name: TopicName, deadline: Callable[[], Deadline]) -> None:
         """`deadline`: a new one for each call to the cluster. Raises what `TopicRegistry.open` does, and
-        BacklogQuotaRefuses, BacklogQuotaHolds."""
+        TopicIsTerminated, BacklogQuotaRefuses, BacklogQuotaHolds."""
         self._node = node
         self._deadline = deadline
         self._fixed = name.partition if name.partition >= 0 else None
         self.topic = node.topics.open(name, deadline())
+        check_not_terminated(self.topic)
         check_backlog(self.topic, node.clock.now_ms())
 
     def admit(self, requires: Application) -> Sender:

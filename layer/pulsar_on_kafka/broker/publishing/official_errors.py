@@ -26,6 +26,7 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
     (errors.InvalidOption, exceptions.InvalidConfiguration),
     (errors.NoSuchNamespace, exceptions.TopicNotFound),
     (errors.NoSuchTopic, exceptions.TopicNotFound),
+    (errors.TopicIsTerminated, exceptions.TopicTerminated),
     (errors.NoSuchSubscription, exceptions.SubscriptionNotFound),
     (errors.ProducerNameTaken, exceptions.ProducerBusy),
     (errors.ProducerExcluded, exceptions.ProducerFenced),

@@ -25,7 +25,7 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.values.texts import printable, time_text
+from pulsar_on_kafka.client.values.texts import message_id_text, parse_properties, printable, time_text
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -68,12 +68,19 @@ def create(
             "--entries-per-ledger", help="Size of a ledger, fixed for the topic's life.", show_default="50000"
         ),
     ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="A property of the topic, repeatable.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Make a topic."""
+    given = _given(properties, "--property")
     if partitions is None:
-        admin.create_topic(topic, entries_per_ledger=entries_per_ledger)
+        admin.create_topic(topic, entries_per_ledger=entries_per_ledger, properties=given)
     else:
-        admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger)
+        admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger, properties=given)
     made = _full_name(topic)
     kind = "non-partitioned" if partitions is None else counted(partitions, "partition")
     show_result(settings, f"created {made} ({kind})", {"created": made, "partitions": partitions or 0})
@@ -173,6 +180,57 @@ def compaction_status(settings: Settings, admin: AdminClient, topic: TopicArgume
         show_table(("partition", "compacted to"), sorted(status.items()))
 
 
+@command(app, "properties")
+def show_properties(
+    settings: Settings,
+    admin: AdminClient,
+    topic: TopicArgument,
+    updated: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set a property first, repeatable.", show_default=False),
+    ] = None,
+    removed: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="NAME", help="Remove a property first, repeatable.", show_default=False),
+    ] = None,
+) -> None:
+    """Show the properties of a topic, or change some with --set and --remove."""
+    given = _given(updated, "--set")
+    if given:
+        admin.update_topic_properties(topic, given)
+    for name in removed or ():
+        admin.remove_topic_property(topic, name)
+    found = admin.topic_properties(topic)
+    if settings.json:
+        write_json(found)
+    else:
+        show_pairs({printable(name): printable(value) for name, value in sorted(found.items())})
+
+
+@command(app, "truncate")
+def truncate(settings: Settings, topic: TopicArgument, yes: YesOption = False) -> None:
+    """Delete all messages of a topic. Its subscriptions move to the end."""
+    with admin_of(settings) as admin:
+        stats = admin.topic_stats(topic)
+        confirm(f"delete {counted(stats.entries, 'entry', 'entries')} of topic {stats.topic}{_backlogs(stats)}", yes)
+        admin.truncate_topic(topic)
+        show_result(settings, f"truncated {stats.topic}", {"truncated": stats.topic})
+
+
+@command(app, "terminate")
+def terminate(settings: Settings, topic: TopicArgument, yes: YesOption = False) -> None:
+    """Terminate a topic: it takes no further message, and consumers receive what it has. There is no way back."""
+    with admin_of(settings) as admin:
+        stats = admin.topic_stats(topic)
+        confirm(f"terminate topic {stats.topic}: it takes no further message", yes)
+        last = {partition: message_id_text(found) for partition, found in admin.terminate_topic(topic).items()}
+        if settings.json:
+            write_json({"terminated": stats.topic, "last": last})
+        else:
+            write_line(f"terminated {stats.topic}")
+            show_further_table(("partition", "last message"), sorted(last.items()))
+
+
 @command(app, "bind")
 def bind(
     settings: Settings,
@@ -189,6 +247,13 @@ def bind(
         f"bound {bound} to {kafka_topic}{reported}",
         {"bound": bound, "kafka_topic": kafka_topic, "forbids": forbids},
     )
+
+
+def _given(properties: list[str] | None, option: str) -> dict[str, str]:
+    try:
+        return parse_properties(properties or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _transactions(stats: TopicStats) -> dict[str, object]:
@@ -224,7 +289,8 @@ def _deletion_plan(stats: TopicStats) -> str:
         data = f"the Kafka topic {stats.kafka_topic} stays, with its {counted(stats.entries, 'record')}"
     else:
         data = f"with {counted(stats.entries, 'entry', 'entries')} in {counted(stats.partitions, 'partition')}"
-    subscriptions = "".join(
-        f", subscription {name} (backlog {backlog:,})" for name, backlog in stats.subscriptions.items()
-    )
-    return f"{what}: {data}{subscriptions}"
+    return f"{what}: {data}{_backlogs(stats)}"
+
+
+def _backlogs(stats: TopicStats) -> str:
+    return "".join(f", subscription {name} (backlog {backlog:,})" for name, backlog in stats.subscriptions.items())

@@ -37,6 +37,7 @@ from pulsar_on_kafka.exceptions import (
     PulsarException,
     Result,
     TopicNotFound,
+    TopicTerminated,
 )
 from pulsar_on_kafka.exceptions import InvalidTopicName as NoTopicName
 from pulsar_on_kafka.kafka.records import headers_of
@@ -286,6 +287,7 @@ _FINAL: Final[tuple[type[PulsarException], ...]] = (
     NoTopicName,
     NotAllowedError,
     TopicNotFound,
+    TopicTerminated,
 )
 """Errors that another attempt does not change; all others pass."""
 _FINAL_RESULTS: Final = frozenset(each.result for each in _FINAL)

@@ -135,6 +135,7 @@ class TopicPositions:
         """The offset of the last message that may be read; where there is none, the one before the log's start.
         Source: PersistentTopic.getLastDispatchablePosition."""
         low, end = self._node.fetcher.watermarks(self._topic.kafka_topic, partition, deadline)
+        end = min(end, self._topic.terminated.get(partition, end))
         snapshot = self._on_record(partition, deadline)
         if snapshot is not None and snapshot.bound is not None and snapshot.bound < end:
             start = max(low, snapshot.bound)

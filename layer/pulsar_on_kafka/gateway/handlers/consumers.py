@@ -122,6 +122,7 @@ class ConsumerHandler:
         if opening.is_lost:
             self._close_for_client(opening.number, consumer)
             return
+        self._context.ends.watch(consumer.opened_topic, consumer)
         if endpoint.reports_active:
             self._context.loop.call_later(INTRODUCED_S, endpoint.introduce)
         if self._context.sharing.elsewhere(endpoint.bundle):

@@ -18,6 +18,7 @@ from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
+from pulsar_on_kafka.gateway.handlers.wire_consumer import WireConsumer
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
@@ -47,6 +48,8 @@ class GatewayContext:
     transactions: GatewayTransactions
     policies: TopicWatch[FollowsPolicies]
     """Informs producers about the policies of their topics."""
+    ends: TopicWatch[WireConsumer]
+    """Reports the ends of terminated topics to consumers."""
     watchers: TopicWatchers
     waiting: WaitingProducers
     entries: OutgoingEntries = field(default_factory=OutgoingEntries)

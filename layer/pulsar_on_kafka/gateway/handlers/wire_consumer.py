@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from pyroaring import BitMap64
@@ -130,6 +130,7 @@ class WireEndpoint(Endpoint):
         self._active: bool | None = None
         self._sent_active: bool | None = None
         self._is_introduced = False
+        self._has_reached_end = False
         self._sending = threading.Lock()
         self.undeliverable: Callable[[], None] = lambda: None
         """Counts an entry that Pulsar's clients cannot read."""
@@ -282,6 +283,16 @@ class WireEndpoint(Endpoint):
             self._is_introduced = True
             self._send_active()
 
+    @property
+    def awaits_end(self) -> bool:
+        """The client has registered the consumer, and has not received REACHED_END_OF_TOPIC."""
+        return self._is_introduced and not self._has_reached_end and not self.closed
+
+    def reach_end(self) -> None:
+        """Report to the client that the terminated topic has no further message for its subscription."""
+        self._has_reached_end = True
+        self._frames.send((frame(encode_command(Type.REACHED_END_OF_TOPIC, consumer_id=self.number)),))
+
     def _send_active(self) -> None:
         with self._sending:  # by the member's thread and the event loop
             active = self._active
@@ -321,6 +332,13 @@ class WireConsumer(Protocol):
 
     @property
     def kind(self) -> SubscriptionType: ...
+
+    @property
+    def opened_topic(self) -> Topic: ...
+
+    def has_consumed(self, ends: Mapping[int, int], deadline: Deadline) -> bool:
+        """Whether every message before the end of the terminated topic is acknowledged, or read by the reader. `ends`
+        by partition. Raises LayerError."""
 
     def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
         """Does not block. Raises LayerError, MappingError: an id of another topic."""
@@ -528,6 +546,18 @@ class SubscriptionConsumer:
     def kind(self) -> SubscriptionType:
         return self._member.type
 
+    @property
+    def opened_topic(self) -> Topic:
+        return self._place.topic
+
+    def has_consumed(self, ends: Mapping[int, int], deadline: Deadline) -> bool:
+        number = self._place.number
+        owned = [each.mark_delete for each in self._member.stats(deadline) if each.partition == number]
+        if owned:
+            return owned[0] >= ends[number] - 1
+        saved = self._node.memberships.cursors.read(self._subscription, deadline)
+        return number in saved and saved[number].state.next_unacked >= ends[number]
+
     def backlog(self, deadline: Deadline) -> int:
         return sum(each.backlog for each in self._member.stats(deadline) if each.partition == self._place.number)
 
@@ -598,6 +628,15 @@ class ReadingConsumer:
     @property
     def kind(self) -> SubscriptionType:
         return SubscriptionType.EXCLUSIVE
+
+    @property
+    def opened_topic(self) -> Topic:
+        return self._place.topic
+
+    def has_consumed(self, ends: Mapping[int, int], deadline: Deadline) -> bool:
+        place = self._place
+        positions = TopicPositions(place.node, replace(place.topic, terminated=ends))
+        return self._marked >= positions.last_message(place.number, deadline)
 
     def backlog(self, deadline: Deadline) -> int:
         return 0

@@ -455,9 +455,10 @@ class WireProducer:
         self._left()
 
     def follow_policies(self, policies: ProducerPolicies, deadline: Deadline) -> None:
-        """Close the producer when its topic was deleted by force or the backlog quota is exceeded, as in Pulsar. The
-        client reopens it, on a new topic or when the quota allows. Raises LayerError."""
-        is_over = policies.incarnation != self._topic.layout.incarnation
+        """Close the producer when its topic was deleted by force or terminated, or the backlog quota is exceeded, as in
+        Pulsar. The client reopens it: on a new topic, or when the quota allows, or in vain (TopicTerminated). Raises
+        LayerError."""
+        is_over = policies.incarnation != self._topic.layout.incarnation or policies.terminated
         if (is_over or policies.backlog_exceeded is not None) and not self.sender.outlet.closed:
             self._lost()
         self.sender.follow_deduplication(policies.deduplication, deadline)

@@ -16,6 +16,7 @@ _log: Final = logging.getLogger(__name__)
 _CODES: Final[tuple[tuple[type[exceptions.PulsarException], ServerError], ...]] = (
     (exceptions.InvalidTopicName, ServerError.INVALID_TOPIC_NAME),
     (exceptions.TopicNotFound, ServerError.TOPIC_NOT_FOUND),
+    (exceptions.TopicTerminated, ServerError.TOPIC_TERMINATED),
     (exceptions.SubscriptionNotFound, ServerError.SUBSCRIPTION_NOT_FOUND),
     (exceptions.ConsumerNotFound, ServerError.CONSUMER_NOT_FOUND),
     (exceptions.ProducerBusy, ServerError.PRODUCER_BUSY),

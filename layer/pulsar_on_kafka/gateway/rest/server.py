@@ -22,7 +22,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
-from pulsar_on_kafka.gateway.rest import brokers, clusters, schemas, statistics, topics, transactions
+from pulsar_on_kafka.gateway.rest import brokers, clusters, schemas, statistics, topic_commands, topics, transactions
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal, unserved
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
@@ -115,6 +115,16 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", f"{_TOPIC}/partitions", topics.grow),
     ("DELETE", f"{_TOPIC}/partitions", topics.delete_partitioned),
     ("PUT", f"{_TOPIC}/unload", topics.unload),
+    ("GET", f"{_TOPIC}/properties", topic_commands.properties),
+    ("PUT", f"{_TOPIC}/properties", topic_commands.update_properties),
+    ("DELETE", f"{_TOPIC}/properties", topic_commands.remove_property),
+    ("GET", f"{_TOPIC}/compaction", topic_commands.compaction_status),
+    ("PUT", f"{_TOPIC}/compaction", topic_commands.compact),
+    ("POST", f"{_TOPIC}/createMissedPartitions", topic_commands.create_missed_partitions),
+    ("DELETE", f"{_TOPIC}/truncate", topic_commands.truncate),
+    ("POST", f"{_TOPIC}/trim", topic_commands.trim),
+    ("POST", f"{_TOPIC}/terminate", topic_commands.terminate),
+    ("POST", f"{_TOPIC}/terminate/partitions", topic_commands.terminate_partitioned),
     ("GET", f"{_TOPIC}/subscriptions", topics.subscriptions),
     ("PUT", _SUBSCRIPTION, topics.make_subscription),
     ("DELETE", _SUBSCRIPTION, topics.delete_subscription),

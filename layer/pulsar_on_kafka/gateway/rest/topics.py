@@ -7,6 +7,7 @@ from typing import Any, Final
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import NON_PERSISTENT, partitions_of, topics_of
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
+from pulsar_on_kafka.gateway.rest.topic_commands import properties_in
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -51,11 +52,7 @@ def partitions(request: RestRequest) -> dict[str, Any]:
     return {"partitions": partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=may_be_made)}
 
 
-def _requested_partitions(request: RestRequest) -> int:
-    body = request.json()
-    if isinstance(body, dict):
-        request.nothing_in("properties of a topic", body.get("properties"))
-        body = body.get("partitions")
+def _requested_partitions(body: object) -> int:
     if not isinstance(body, int) or isinstance(body, bool):
         raise RestError(400, f"expected a number of partitions, got {body!r:.120}")
     if body < 1:
@@ -64,16 +61,18 @@ def _requested_partitions(request: RestRequest) -> int:
 
 
 def make_partitioned(request: RestRequest) -> None:
-    request.admin.create_partitioned_topic(request.topic, _requested_partitions(request))
+    body, properties = request.json(), dict[str, str]()
+    if isinstance(body, dict):  # Pulsar's PartitionedTopicMetadata
+        properties, body = properties_in(body.get("properties")), body.get("partitions")
+    request.admin.create_partitioned_topic(request.topic, _requested_partitions(body), properties=properties)
 
 
 def grow(request: RestRequest) -> None:
-    request.admin.update_partitions(request.topic, _requested_partitions(request))
+    request.admin.update_partitions(request.topic, _requested_partitions(request.json()))
 
 
 def make(request: RestRequest) -> None:
-    request.nothing_in("properties of a topic", request.json())
-    request.admin.create_topic(request.topic)
+    request.admin.create_topic(request.topic, properties=properties_in(request.json()))
 
 
 def _delete(request: RestRequest, *, partitioned: bool) -> None:

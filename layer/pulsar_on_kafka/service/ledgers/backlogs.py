@@ -27,8 +27,9 @@ from pulsar_on_kafka.broker.managed_ledger.quotas import (
 )
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.log_needs import ReadCursors
 from pulsar_on_kafka.broker.node.services import Services
-from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors, ReadCursors
+from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, CursorCommand

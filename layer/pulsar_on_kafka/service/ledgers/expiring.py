@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.expiry import acknowledged_by_ttl, expiry_horizon_ms
 from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
 from pulsar_on_kafka.broker.metadata.policies import MESSAGE_TTL_IN_SECONDS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.node.log_needs import ReadCursors
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -26,7 +26,6 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpT
 _log: Final = logging.getLogger(__name__)
 _CURSOR_S: Final = 10.0
 
-ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
 ChangeCursors: TypeAlias = Callable[[Subscription, Mapping[int, CursorCommand], Deadline], Mapping[int, int]]
 
 

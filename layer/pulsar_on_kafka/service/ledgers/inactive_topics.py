@@ -32,8 +32,8 @@ from pulsar_on_kafka.broker.metadata.policies import (
 )
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.log_needs import ReadCursors
 from pulsar_on_kafka.broker.node.services import Services
-from pulsar_on_kafka.service.ledgers.expiring import ReadCursors
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchTopic
-from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
 from pulsar_on_kafka.broker.managed_ledger.trimming import MINUTE_MS, Needs, Retention, Rollover
@@ -23,20 +21,15 @@ from pulsar_on_kafka.broker.metadata.policies import (
     RETENTION_SIZE_IN_MB,
     RETENTION_TIME_IN_MINUTES,
 )
-from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.log_needs import ReadCursors, needs_of
 from pulsar_on_kafka.broker.node.services import Services
-from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.broker.transactions.buffer.model import BufferSnapshot, DataPartition
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 
 _ROLLOVER: Final = (LEDGER_ROLLOVER_MINUTES, LEDGER_MAX_MBYTES, LEDGER_MAX_ENTRIES)
-
-ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, RecoveredCursor]]
-"""The cursors as last saved. Later acknowledgements only keep the log a little longer."""
 
 
 class KafkaLogUse:
@@ -102,27 +95,7 @@ class KafkaLogUse:
 
     def needs_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, Needs]:
         """The needs of a topic that was just found to be alive. `compacted` is the result of the same look-up."""
-        cursors: dict[int, list[int]] = {partition: [] for partition in partitions}
-        for subscription in self._services.subscriptions.durable(topic, deadline):
-            for partition, cursor in self._read_cursors(subscription, deadline).items():
-                if partition in cursors:
-                    cursors[partition].append(cursor.state.next_unacked)
-        snapshots = self._services.looking.buffers.query(
-            str(topic.name.base), partial(_snapshots, topic=topic, partitions=partitions), deadline
-        )
-        sequences = self._services.sequences.needed(
-            topic, partitions, deadline, lambda: self._services.producers.connected(topic, deadline)
-        )
-        return {
-            partition: Needs(
-                cursors[partition],
-                tuple(snapshots[partition].open_bounds.values()),
-                tuple(snapshots[partition].unsealed.values()),
-                sequences.get(partition, ()),
-                topic.compacted_to.get(partition, 0) > 0,
-            )
-            for partition in partitions
-        }
+        return needs_of(self._services, self._read_cursors, topic, partitions, deadline)
 
     def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
         by_name = {TopicName.parse(topic.name): topic for topic in topics if not topic.bound}
@@ -153,8 +126,3 @@ class KafkaLogUse:
         found = self._services.admin.log_ranges([(topic.kafka_topic, partition)], deadline)
         where = (topic.kafka_topic, partition)
         return LogRange(*found[where]) if where in found else None
-
-
-def _snapshots(entries: BufferEntries, topic: Topic, partitions: Sequence[int]) -> dict[int, BufferSnapshot]:
-    life = topic.layout.incarnation
-    return {p: entries.snapshot(DataPartition(str(topic.name.base), p, life)) for p in partitions}

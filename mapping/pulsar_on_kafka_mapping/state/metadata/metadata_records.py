@@ -71,6 +71,10 @@ class TopicRecord:
 
     `unanswered` holds requests by Kafka's name of the topic that may still be executed, each by an id of its own, with
     the Unix time (ms) at which it was sent: a new incarnation gets another Kafka topic while there are any.
+
+    `properties` are Pulsar's properties of a topic. `terminated` maps each partition of a terminated topic to the
+    offset of the marker that ends its log; empty otherwise. A process of version 0.2.0 forgets both when it changes the
+    record.
     """
 
     name: str
@@ -91,6 +95,8 @@ class TopicRecord:
     deletion_ends: Mapping[str, Count] = field(default_factory=dict)
     unanswered: Mapping[str, Int64] = field(default_factory=dict)
     deletion_mark: DeletionMark | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    terminated: Mapping[str, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,9 @@ class ProducerClaims:
     A producer keeps its first epoch when it reconnects, so one with a lower epoch was followed by another. Version
     0.2.0 forgets it, too: then no producer is known to have been followed.
 
+    `terminated`: the epoch with which the topic was terminated, 0 for none. No producer is admitted any more. Version
+    0.2.0 forgets it; the topic's record still has the end.
+
     `ended`: this incarnation of the topic is being deleted. Its claims no longer count and name the sessions that its
     deletion waits for; no producer is admitted to it.
     """
@@ -90,6 +93,7 @@ class ProducerClaims:
     raw: bool = False
     topic_epochs: Mapping[str, Count] = field(default_factory=dict)
     ended: bool = False
+    terminated: Count = 0
 
 
 class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -24,16 +24,18 @@ SINCE = {
     "sequence snapshot beside messages that failed",
     "subscription that consumers join",
     "topic that may be deleted",
+    "topic that is terminated",
+    "producers' claims of a terminated topic",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
     "close": {"topic_deleted"},
-    "producers' claims": {"ended", "hashing_schemes", "raw", "topic_epochs"},
+    "producers' claims": {"ended", "hashing_schemes", "raw", "terminated", "topic_epochs"},
     "sequence snapshot": {"absent_ids", "forgotten_upto"},
     "subscription": {"joining"},
     "subscription that is new": {"joining"},
-    "topic": {"deletion_mark", "unanswered"},
-    "topic that is new": {"deletion_mark", "unanswered"},
+    "topic": {"deletion_mark", "properties", "terminated", "unanswered"},
+    "topic that is new": {"deletion_mark", "properties", "terminated", "unanswered"},
 }
 """It passes over these members of values that it wrote."""
 MEMBERS_UNTIL = {"subscription": {"replicated_by"}, "subscription that is new": {"replicated_by"}}

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka_mapping.records.epoch_fences import Fence, RecordWriter, begun_by, writer_of
+from pulsar_on_kafka_mapping.records.epoch_fences import END_ORIGIN, Fence, RecordWriter, begun_by, writer_of
+from pulsar_on_kafka_mapping.records.original_position import EPOCH_MAX
 
 
 class Fences:
     """The beginnings of epochs in one partition.
 
-    The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void. It judges
-    every record by itself, so all readers judge alike, wherever they begin. A record without this product's headers has
+    The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void. Behind the end
+    of a terminated topic all records of producers and replicators are void. It judges every record by itself, so all
+    readers judge alike, wherever they begin. A record without this product's headers has
     no epoch and is never void. Memory: one entry per exclusive producer that wrote here, and per replicator or
     deduplicating producer that took over from one that had not closed.
     """
@@ -26,6 +28,8 @@ class Fences:
         """Epochs by origin."""
         self._highest = 0
         """The highest epoch of all origins; no record of it, or of a higher one, is void."""
+        self._end: int | None = None
+        """The offset of the marker that ends the topic, which is terminated; None: it is not known to be."""
         self.add(known)
 
     def __bool__(self) -> bool:
@@ -47,6 +51,8 @@ class Fences:
         return void
 
     def _is_void(self, writer: RecordWriter, offset: int) -> bool:
+        if self._end is not None and offset > self._end:
+            return True
         for origin in writer.origins:
             epochs = self._of.get(origin)
             if epochs is not None and writer.epoch < epochs.before(offset):
@@ -67,6 +73,9 @@ class Fences:
     def _add(self, fence: Fence) -> None:
         self._of.setdefault(fence.origin.encode("utf-8"), _Epochs()).add(fence.offset, fence.epoch)
         self._highest = max(self._highest, fence.epoch)
+        if fence.origin == END_ORIGIN:
+            self._end = fence.offset if self._end is None else min(self._end, fence.offset)
+            self._highest = EPOCH_MAX + 1
 
 
 class _Epochs:

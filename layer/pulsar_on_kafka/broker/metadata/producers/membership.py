@@ -83,13 +83,15 @@ class Membership:
 
     def stands(self, claims: ProducerClaims) -> bool:
         """Whether the producer is still admitted, so that no other producer can have voided its records."""
-        same = claims.topic_incarnation == self.incarnation and not claims.ended
+        same = claims.topic_incarnation == self.incarnation and not claims.ended and not claims.terminated
         return same and stands(claims, self.name, self.claim)
 
     def why_out(self, claims: ProducerClaims) -> errors.Refused:
         """The reason for which the claim does not stand in these claims."""
         if claims.topic_incarnation != self.incarnation or claims.ended:
             return errors.NoSuchTopic(f"topic {self.topic} was deleted while the producer was open")
+        if claims.terminated:
+            return errors.TopicIsTerminated(f"topic {self.topic} was terminated")
         return errors.ProducerExcluded(
             f"producer {claimant(self.name)[0]} of {self.topic} was thrown out by an exclusive producer"
             f" (its epoch was {self.epoch})"

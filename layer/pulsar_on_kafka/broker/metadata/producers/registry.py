@@ -13,6 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from pulsar_on_kafka.base import errors
@@ -44,7 +45,7 @@ from pulsar_on_kafka.broker.metadata.producers.membership import Membership
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
-from pulsar_on_kafka_mapping.records.epoch_fences import Fence, name_origin
+from pulsar_on_kafka_mapping.records.epoch_fences import END_ORIGIN, Fence, name_origin
 from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
@@ -155,7 +156,7 @@ class ProducerRegistry:
 
         Raises:
             ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
-            NoSuchTopic: the topic was deleted after it was opened.
+            NoSuchTopic: the topic was deleted after it was opened. TopicIsTerminated.
             DeadlineExceeded: WaitForExclusive waited in vain.
         """
         place = str(topic.name)
@@ -197,6 +198,8 @@ class ProducerRegistry:
 
         def admitted(current: Versioned | None) -> bytes | None:
             claims = claims_in(topic, None if current is None else decode_claims(current.value))
+            if claims.terminated:
+                raise errors.TopicIsTerminated(f"topic {place} was terminated: it takes no further message")
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             now = replace(applicant, deadline_ms=self._clock.now_ms() + LIFE_MS)
@@ -339,6 +342,43 @@ class ProducerRegistry:
         claims = decode_claims(self._entities.update(topic, ended, deadline).value)
         if claims.topic_incarnation != incarnation:
             return set()  # the deletion came to its end long ago
+        self._end_all(topic, claims, deadline)
+        return self.heartbeats.may_have_sent(topic, deadline)
+
+    def terminate(
+        self, topic: Topic, append: Callable[[int, Sequence[int]], Mapping[int, int]], deadline: Deadline
+    ) -> dict[int, int]:
+        """Fences the producers of a topic for good, admits no others to it, waits until they have stopped, and begins
+        the epoch of the end. Returns the offsets of its markers, which `append` appends (epoch, partitions). A second
+        call returns the same.
+
+        Raises:
+            NoSuchTopic: the topic was deleted after it was opened.
+            DeadlineExceeded: producers have not reported that they stopped. Call again.
+        """
+        place = str(topic.name)
+
+        def terminated(current: Versioned | None) -> bytes | None:
+            claims = claims_in(topic, None if current is None else decode_claims(current.value))
+            if claims.terminated:
+                return None
+            epoch = claims.epoch + 1
+            return encode_claims(replace(claims, epoch=epoch, terminated=epoch, plain=False, unmarked=False))
+
+        def without_claims(current: Versioned) -> bytes | None:
+            claims = decode_claims(current.value)
+            return encode_claims(replace(claims, claims={})) if claims.terminated and claims.claims else None
+
+        claims = decode_claims(self._entities.update(place, terminated, deadline).value)
+        if not self._end_all(place, claims, deadline):
+            raise errors.DeadlineExceeded(f"producers of {place} have not reported that they stopped, try again")
+        self._entities.amend(place, without_claims, deadline)
+        epoch = claims.terminated
+        partitions = range(topic.partitions)
+        return self.take_overs.begin(topic, END_ORIGIN, epoch, partitions, partial(append, epoch), deadline)
+
+    def _end_all(self, topic: str, claims: ProducerClaims, deadline: Deadline) -> bool:
+        """Waits until the producers with these claims, which stand no more, have stopped; False if some have not."""
         with self._lock:
             out = self._take_out(topic, claims)
         left = _report(out)
@@ -346,8 +386,7 @@ class ProducerRegistry:
             self.heartbeats.give_up(left)
             if out and not left and topic not in self._held:
                 self.heartbeats.withdraw(topic, deadline)
-        self._await_departure(topic, list(claims.claims.values()), deadline)
-        return self.heartbeats.may_have_sent(topic, deadline)
+        return self._await_departure(topic, list(claims.claims.values()), deadline)
 
     def heartbeat_soon(self, topic: str) -> None:
         """Schedules an early heartbeat of a topic's producers."""
@@ -474,8 +513,8 @@ class ProducerRegistry:
 
         return lives
 
-    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> None:
-        """Wait until these producers that were thrown out have stopped, or count as dead."""
+    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> bool:
+        """Wait until these producers that were thrown out have stopped, or count as dead; False if some have not."""
         waiting = list(displaced)
 
         def gone() -> bool:
@@ -489,6 +528,7 @@ class ProducerRegistry:
 
         if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
             _log.warning("topic=%s %d fenced producers have not reported that they stopped", topic, len(waiting))
+        return not waiting
 
     def _send_heartbeats(self, topics: Sequence[str], deadline: Deadline) -> None:
         """Sends the heartbeats of topics in one partition of `producers`, together."""

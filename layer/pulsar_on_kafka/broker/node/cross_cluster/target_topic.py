@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.deduplication.journal import RecoveredSequence
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.metadata.record_limits import COPIES
-from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic, check_not_terminated
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.records import headers_of
@@ -64,9 +64,10 @@ class Target:
         owners of lower epochs do not count.
 
         Raises:
-            LayerError: the cluster does not reply in time. Refused: Kafka compacts the topic.
+            LayerError: the cluster does not reply in time. Refused: Kafka compacts the topic, or it is terminated.
         """
         journal, topic = self.node.sequences, self.topic
+        check_not_terminated(topic)
         self.node.limits.of(topic, deadline).refuse(COPIES)
         known = {at[0]: each for at, each in journal.known(topic, self._name, deadline).items() if at[1] == partition}
         before = known[max(known)] if known else None

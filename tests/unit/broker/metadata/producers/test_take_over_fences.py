@@ -18,7 +18,7 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.records.epoch_fences import Fence, name_origin, take_over_marker
+from pulsar_on_kafka_mapping.records.epoch_fences import END_ORIGIN, Fence, name_origin, take_over_marker
 from pulsar_on_kafka_mapping.records.message_record import Headers
 from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
 from pulsar_on_kafka_mapping.state.metadata.producer_records import TakeOverBound
@@ -39,6 +39,14 @@ def copy(offset: int, epoch: int, origin: bytes = b"eu") -> ReadRecord:
 
 def marker(offset: int, epoch: int, origin: bytes = b"eu") -> ReadRecord:
     return ReadRecord(offset, take_over_marker(origin.decode(), epoch))
+
+
+def test_behind_the_end_of_a_topic_all_is_void_but_what_other_programs_wrote() -> None:
+    own = [ReadRecord(offset, [(PRODUCER, b"1:9:p")]) for offset in (0, 3)]
+    end, foreign = marker(1, 2, END_ORIGIN.encode()), ReadRecord(4, [])
+    records = [own[0], end, copy(2, 7), own[1], foreign]
+    assert [record.offset() for record in Fences().valid(records, [1])] == [0, 1, 4]
+    assert Fences([Fence(1, 2, END_ORIGIN)]).void_in([0, 2, 3], [own[0], copy(2, 7), own[1]]) == [1, 2]
 
 
 def test_behind_a_marker_lower_epochs_of_its_origin_are_void() -> None:
