@@ -303,7 +303,7 @@ VALUES: Final[Mapping[str, Case]] = {
     "namespace": Case(
         encode_namespace,
         decode_namespace,
-        NamespaceRecord("public/default", LifeState.ACTIVE, {"ttl": 3, "ü": "ä"}, 1_700_000_000_000),
+        NamespaceRecord("public/default", LifeState.ACTIVE, {"ttl": 3, "ü": "ä"}, 1_700_000_000_000, {"team": "ä"}),
     ),
     "subscription": Case(
         encode_subscription,

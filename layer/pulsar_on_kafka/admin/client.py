@@ -6,7 +6,7 @@ Source of names and meaning: Pulsar's `pulsar-admin`. Every call is idempotent o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from types import TracebackType
 
@@ -21,6 +21,7 @@ from pulsar_on_kafka.admin.topics import TopicAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.policies import with_policies
 from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE
 from pulsar_on_kafka.broker.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.broker.node.node import acquire
@@ -190,9 +191,41 @@ class AdminClient(
             hashing_schemes=self.node.producers.routed_by(opened, deadline),
         )
 
-    def create_namespace(self, namespace: str) -> None:
-        """Make `tenant/namespace`. Raises NotAllowedError when it exists."""
-        self.node.namespaces.create(namespace, self._deadline())
+    def create_namespace(
+        self,
+        namespace: str,
+        policies: Mapping[str, object] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Makes `tenant/namespace`, with these policies by name. Raises NotAllowedError when it exists, and
+        InvalidConfiguration as `set_policy`."""
+        self._check_policies(namespace, policies or {})
+        self.node.namespaces.create(namespace, self._deadline(), with_policies({}, policies or {}), properties)
+
+    def namespace_properties(self, namespace: str) -> dict[str, str]:
+        """The properties of a namespace. Raises TopicNotFound: there is no such namespace."""
+        return dict(self.node.namespaces.properties(namespace, self._deadline()))
+
+    def update_namespace_properties(
+        self, namespace: str, properties: Mapping[str, str], *, remove: Collection[str] = ()
+    ) -> None:
+        """Removes some properties of a namespace, then sets others. Raises TopicNotFound."""
+
+        def changed(now: Mapping[str, str]) -> Mapping[str, str]:
+            return {**{key: value for key, value in now.items() if key not in remove}, **properties}
+
+        self.node.namespaces.change_properties(namespace, changed, self._deadline())
+
+    def clear_namespace_backlog(self, namespace: str, subscription: str | None = None) -> None:
+        """`clear_backlog` of every subscription of the namespace's persistent topics, or of those with this name.
+
+        Raises TopicNotFound: there is no such namespace. The time limit of a call counts for each subscription.
+        """
+        for topic in self.list_topics(namespace):
+            if TopicName.parse(topic).is_persistent:
+                for name in self.list_subscriptions(topic):
+                    if subscription in (None, name):
+                        self.clear_backlog(topic, name)
 
     def delete_namespace(self, namespace: str) -> None:
         """Raises NotAllowedError while it has topics."""

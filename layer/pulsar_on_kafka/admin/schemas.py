@@ -11,13 +11,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.clusters import check_replication_clusters
 from pulsar_on_kafka.broker.metadata.policies import (
     CLUSTER,
+    POLICIES,
     REPLICATION_CLUSTERS,
     SCHEMA_COMPATIBILITY_STRATEGY,
     applied,
     check_level,
     policy_named,
-    with_policy,
-    without_policy,
+    with_policies,
+    without_policies,
 )
 from pulsar_on_kafka.broker.schema_registry.model import SchemaEntry, StoredSchema
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
@@ -37,18 +38,26 @@ class PolicyAdmin(AdminContext):
     """
 
     def set_policy(self, where: str, name: str, value: object) -> None:
-        """Set one policy; a second call with the same value changes nothing. Words are taken in any case.
+        """Sets one policy. A second call with the same value changes nothing. Words are taken in any case.
 
         Raises:
             InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
                 names of registered clusters, where this one has a name), or it is one of the cluster alone.
             TopicNotFound: namespace or topic do not exist.
         """
-        check_level(name, cluster=where == CLUSTER)
-        if name == REPLICATION_CLUSTERS.name:
-            names = REPLICATION_CLUSTERS.taken(value)
+        self.set_policies(where, {name: value})
+
+    def set_policies(self, where: str, values: Mapping[str, object]) -> None:
+        """Sets several policies at once. Raises the errors of `set_policy`, and then sets none of them."""
+        self._check_policies(where, values)
+        self._change(where, lambda policies: with_policies(policies, values))
+
+    def _check_policies(self, where: str, values: Mapping[str, object]) -> None:
+        for name in values:
+            check_level(name, cluster=where == CLUSTER, topic=not _is_namespace(where))
+        if REPLICATION_CLUSTERS.name in values:
+            names = REPLICATION_CLUSTERS.taken(values[REPLICATION_CLUSTERS.name])
             check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
-        self._change(where, lambda policies: with_policy(policies, name, value))
 
     def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
         """The value that is set here; None without one. With `applied_value` the effective value, wherever it is set.
@@ -56,25 +65,32 @@ class PolicyAdmin(AdminContext):
         Raises the errors of `set_policy`.
         """
         policy = policy_named(name)
-        deadline = self._deadline()
-        own = self._policies(where, deadline)
         if not applied_value:
-            return own.get(name)
-        levels = [own]
-        if where != CLUSTER:
-            if not _is_namespace(where):
-                levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
-            levels.append(self.node.namespaces.policies(CLUSTER, deadline))
-        return applied(policy, *levels)
+            return self.policies(where).get(name)
+        return applied(policy, *self._levels(where, self._deadline()))
 
     def policies(self, where: str) -> dict[str, Any]:
         """All that is set here, by name. Raises TopicNotFound."""
         return dict(self._policies(where, self._deadline()))
 
-    def remove_policy(self, where: str, name: str) -> None:
-        """Removes the value here: the inherited value or the default counts again. Does nothing without a value. Raises
+    def applied_policies(self, where: str) -> dict[str, Any]:
+        """The effective value of every policy, by name. Raises TopicNotFound."""
+        levels = self._levels(where, self._deadline())
+        return {policy.name: applied(policy, *levels) for policy in POLICIES.values()}
+
+    def remove_policy(self, where: str, *names: str) -> None:
+        """Removes values here: the inherited values or the defaults count again. Does nothing without a value. Raises
         the errors of `set_policy`."""
-        self._change(where, lambda policies: without_policy(policies, name))
+        self._change(where, lambda policies: without_policies(policies, *names))
+
+    def _levels(self, where: str, deadline: Deadline) -> list[Mapping[str, Any]]:
+        """The policies that are set here, and those that are set above."""
+        levels = [self._policies(where, deadline)]
+        if where != CLUSTER:
+            if not _is_namespace(where):
+                levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
+            levels.append(self.node.namespaces.policies(CLUSTER, deadline))
+        return levels
 
     def _policies(self, where: str, deadline: Deadline) -> Mapping[str, Any]:
         if _is_namespace(where):

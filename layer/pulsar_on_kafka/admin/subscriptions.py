@@ -40,6 +40,7 @@ class SubscriptionAdmin(AdminContext):
         deadline = self._deadline()
         opened = self._topic(topic, deadline)
         _check_persistent(opened)
+        self.node.check_new_subscription(opened, subscription, deadline)
         starts, ends = self._log_ends(opened, deadline)
         self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
         self.node.topics.deletions.await_decision(opened, deadline)

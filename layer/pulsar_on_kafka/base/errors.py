@@ -67,6 +67,10 @@ class ProducerNameTaken(Refused):
     """A live producer of that name is on the topic, or one that excludes all others."""
 
 
+class TooManyProducers(Refused):
+    """The topic has as many producers as its policy allows."""
+
+
 class ProducerExcluded(Refused):
     """An exclusive producer cannot have the topic now, or has lost it to another one."""
 

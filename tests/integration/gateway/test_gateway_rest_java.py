@@ -98,3 +98,59 @@ def test_the_java_clients_administer_and_look_up(bridge: Bridge, url: str, uniqu
     refused("NotFoundException", topics.unload, bills)
     refused("ServerSideErrorException", topics.triggerCompaction, bills)
     admin.close()
+
+
+@pytest.mark.long
+def test_the_java_client_reads_and_sets_policies(bridge: Bridge, url: str, unique: Unique) -> None:
+    jvm, tenant = bridge.jvm, unique()
+    data = jvm.org.apache.pulsar.common.policies.data
+    admin = jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()
+    (cluster,) = admin.clusters().getClusters()
+    admin.tenants().createTenant(tenant, data.TenantInfoImpl(set(), {cluster}))
+    space, topic = f"{tenant}/prod", f"persistent://{tenant}/prod/orders"
+    spaces, topics = admin.namespaces(), admin.topicPolicies()
+    spaces.createNamespace(space, data.Policies())
+    admin.topics().createNonPartitionedTopic(topic)
+    quota = data.BacklogQuota.builder().limitSize(5).limitTime(-1)
+    quota = quota.retentionPolicy(data.BacklogQuota.RetentionPolicy.producer_exception).build()
+    kind = data.BacklogQuota.BacklogQuotaType.destination_storage
+    inactive = data.InactiveTopicPolicies(data.InactiveTopicDeleteMode.delete_when_no_subscriptions, 70, True)
+    backward = data.SchemaCompatibilityStrategy.BACKWARD
+    for policies, where in ((spaces, space), (topics, topic)):
+        of_topic = policies is topics
+        assert policies.getRetention(where) is None
+        policies.setRetention(where, data.RetentionPolicies(60, 100))
+        assert policies.getRetention(where).getRetentionTimeInMinutes() == 60
+        policies.setBacklogQuota(where, quota, kind)
+        read = policies.getBacklogQuotaMap(where, False) if of_topic else policies.getBacklogQuotaMap(where)
+        assert read[kind].equals(quota)
+        policies.removeBacklogQuota(where, kind)
+        policies.setInactiveTopicPolicies(where, inactive)
+        assert policies.getInactiveTopicPolicies(where).equals(inactive)
+        policies.removeInactiveTopicPolicies(where)
+        policies.setCompactionThreshold(where, 1024)
+        assert policies.getCompactionThreshold(where) == 1024
+        policies.removeCompactionThreshold(where)
+        policies.setSchemaCompatibilityStrategy(where, backward)
+        assert policies.getDispatchRate(where) is None
+        policies.setMaxSubscriptionsPerTopic(where, 7)
+        assert policies.getMaxSubscriptionsPerTopic(where) == 7
+        refused("ServerSideErrorException", policies.setPersistence, where, data.PersistencePolicies(2, 2, 2, 1.0))
+        policies.removeRetention(where)
+    spaces.setNamespaceMessageTTL(space, 30)
+    assert spaces.getNamespaceMessageTTL(space) == topics.getMessageTTL(topic, True) == 30
+    topics.setMessageTTL(topic, 600)
+    assert topics.getMessageTTL(topic) == 600
+    refused("PreconditionFailedException", spaces.setNamespaceMessageTTL, space, -1)
+    spaces.setDeduplicationStatus(space, True)
+    topics.setDeduplicationStatus(topic, False)
+    assert (spaces.getDeduplicationStatus(space), topics.getDeduplicationStatus(topic)) == (True, False)
+    found = spaces.getPolicies(space)
+    assert java_gateway.get_field(found, "message_ttl_in_seconds") == 30
+    assert java_gateway.get_field(found, "schema_compatibility_strategy").equals(backward)
+    spaces.setNamespaceReplicationClusters(space, {cluster})
+    assert list(spaces.getNamespaceReplicationClusters(space)) == [cluster]
+    assert spaces.getBundles(space).getNumBundles() == 1
+    spaces.clearNamespaceBacklog(space)
+    spaces.unload(space)
+    admin.close()

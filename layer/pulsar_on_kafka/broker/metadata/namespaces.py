@@ -53,13 +53,19 @@ class Namespaces:
         if namespace not in BUILT_IN:
             self.policies(namespace, deadline)
 
-    def create(self, namespace: str, deadline: Deadline) -> None:
+    def create(
+        self,
+        namespace: str,
+        deadline: Deadline,
+        policies: Mapping[str, Any] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Raises AlreadyExists, or InvalidOption for a name that is not `tenant/namespace`."""
         if _NAME.fullmatch(namespace) is None:
             raise errors.InvalidOption(f"a namespace is named tenant/namespace, got {namespace!r}")
         if namespace in BUILT_IN:
             raise errors.AlreadyExists(f"namespace {namespace} exists from the start")
-        record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
+        record = NamespaceRecord(namespace, LifeState.ACTIVE, policies or {}, self._clock.now_ms(), properties or {})
 
         def created(current: Versioned | None) -> bytes | None:
             if _is_active(current):
@@ -144,19 +150,44 @@ class Namespaces:
         if namespace == SYSTEM_NAMESPACE:
             raise errors.InvalidOption(f"namespace {namespace} holds this project's own state and has no policies")
 
+        def changed(record: NamespaceRecord) -> NamespaceRecord:
+            policies = change(record.policies)
+            return record if policies is record.policies else replace(record, policies=policies)
+
+        self._change(namespace, changed, deadline)
+        self._cluster_until_s = -inf
+
+    def properties(self, namespace: str, deadline: Deadline) -> Mapping[str, str]:
+        """Raises NoSuchNamespace."""
+        current = self._entities.read(namespace, deadline)
+        if namespace not in BUILT_IN and not _is_active(current):
+            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+        return {} if current is None else decode_namespace(current.value).properties
+
+    def change_properties(
+        self, namespace: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], deadline: Deadline
+    ) -> None:
+        """Set the properties of a namespace to what `change` makes of them. Raises NoSuchNamespace."""
+
+        def changed(record: NamespaceRecord) -> NamespaceRecord:
+            properties = change(record.properties)
+            return record if properties == record.properties else replace(record, properties=properties)
+
+        self._change(namespace, changed, deadline)
+
+    def _change(self, namespace: str, change: Callable[[NamespaceRecord], NamespaceRecord], deadline: Deadline) -> None:
+        """Write what `change` makes of a record; the same object for no change. Raises NoSuchNamespace."""
+
         def changed(current: Versioned | None) -> bytes | None:
             record = decode_namespace(current.value) if current is not None else None
             if record is None or record.state is not LifeState.ACTIVE:
                 if namespace not in _ALWAYS:
                     raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
                 record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
-            policies = change(record.policies)
-            if policies is record.policies and current is not None:
-                return None
-            return encode_namespace(replace(record, policies=policies))
+            found = change(record)
+            return None if found is record and current is not None else encode_namespace(found)
 
         self._entities.update(namespace, changed, deadline)
-        self._cluster_until_s = -inf
 
     def delete(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace. The caller makes sure that it has no topics left."""
@@ -166,7 +197,9 @@ class Namespaces:
         def deleted(current: Versioned | None) -> bytes | None:
             if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
                 raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
-            return encode_namespace(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
+            return encode_namespace(
+                replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}, properties={})
+            )
 
         self._entities.update(namespace, deleted, deadline)
 

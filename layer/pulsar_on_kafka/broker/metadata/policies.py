@@ -20,6 +20,8 @@ CLUSTER: Final = "*"
 MAX_NUMBER: Final = 2**31 - 1
 """The largest number that Pulsar's policies hold."""
 MAX_BYTES: Final = 2**63 - 1
+MAX_PARTITIONS: Final = 8192
+"""The partition field of a ledger id has 13 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,12 @@ class Policy:
     minimum: int = 0
     """The smallest value of a numeric policy."""
     in_bytes: bool = False
+    highest: int | None = None
+    """The largest value, where it is below those that Pulsar's policies hold."""
     of_cluster: bool = False
     """Whether it can be set for the cluster alone."""
+    of_topics: bool = True
+    """Whether it can be set for a topic."""
     together: str = ""
     """Policies with the same word here are inherited together: where one of them is set, those that are not have their
     defaults."""
@@ -55,7 +61,7 @@ class Policy:
 
     @property
     def maximum(self) -> int:
-        return MAX_BYTES if self.in_bytes else MAX_NUMBER
+        return self.highest or (MAX_BYTES if self.in_bytes else MAX_NUMBER)
 
     def taken(self, value: object) -> Any:
         """`value` as it is kept: of a word in any spelling that `parse` knows, or a member of an enumeration by its
@@ -271,6 +277,59 @@ REPLICATION_CLUSTERS: Final = Policy(
     "clusters that messages are copied to; this cluster's own name may be among them",
 )
 
+_AUTO_TOPICS: Final = "automatic topics"
+NON_PARTITIONED: Final = "non-partitioned"
+PARTITIONED: Final = "partitioned"
+ALLOW_AUTO_TOPIC_CREATION: Final = Policy(
+    "allow_auto_topic_creation",
+    bool,
+    True,
+    "producers and consumers create missing topics",
+    of_topics=False,
+    together=_AUTO_TOPICS,
+)
+ALLOW_AUTO_TOPIC_CREATION_TYPE: Final = Policy(
+    "allow_auto_topic_creation_type",
+    str,
+    NON_PARTITIONED,
+    "the kind of topic that they create",
+    choices=(NON_PARTITIONED, PARTITIONED),
+    of_topics=False,
+    together=_AUTO_TOPICS,
+)
+DEFAULT_NUM_PARTITIONS: Final = Policy(
+    "default_num_partitions",
+    int,
+    1,
+    "partitions of a partitioned topic that they create",
+    minimum=1,
+    highest=MAX_PARTITIONS,
+    of_topics=False,
+    together=_AUTO_TOPICS,
+)
+ALLOW_AUTO_SUBSCRIPTION_CREATION: Final = Policy(
+    "allow_auto_subscription_creation", bool, True, "consumers create missing durable subscriptions"
+)
+MAX_PRODUCERS_PER_TOPIC: Final = Policy(
+    "max_producers_per_topic",
+    int,
+    0,
+    "producers that a partition may have when one is opened; 0 for no limit",
+)
+MAX_SUBSCRIPTIONS_PER_TOPIC: Final = Policy(
+    "max_subscriptions_per_topic",
+    int,
+    0,
+    "durable subscriptions that a topic may have when one is created; 0 for no limit",
+)
+MAX_TOPICS_PER_NAMESPACE: Final = Policy(
+    "max_topics_per_namespace",
+    int,
+    0,
+    "topics that a namespace may have after one is created or grows, each partition counts; 0 for no limit",
+    of_topics=False,
+)
+
 MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR: Final = Policy(
     "max_active_transactions_per_coordinator",
     int,
@@ -334,24 +393,31 @@ def policy_named(name: str) -> Policy:
     return found
 
 
-def check_level(name: str, *, cluster: bool) -> None:
-    """Raises InvalidOption: there is no such policy, or it is the cluster's and set elsewhere."""
+def check_level(name: str, *, cluster: bool, topic: bool = False) -> None:
+    """Raises InvalidOption: there is no such policy, or topics have none, or it is the cluster's and set elsewhere."""
     if policy_named(name).of_cluster and not cluster:
         raise errors.InvalidOption(f"policy {name} is one of the cluster: set it with pok cluster policy")
+    if topic and not policy_named(name).of_topics:
+        raise errors.InvalidOption(f"policy {name} is one of namespaces: set it with pok namespaces policy")
+
+
+def with_policies(policies: Mapping[str, Any], values: Mapping[str, object]) -> Mapping[str, Any]:
+    """`policies` with these values by name; the same object when they are set already. Raises InvalidOption."""
+    kept = {name: policy_named(name).taken(value) for name, value in values.items()}
+    if all(name in policies and policies[name] == value for name, value in kept.items()):
+        return policies
+    return _checked_together({**policies, **kept})
 
 
 def with_policy(policies: Mapping[str, Any], name: str, value: object) -> Mapping[str, Any]:
-    """`policies` with this one set; the same object when it is so already. Raises InvalidOption."""
-    kept = policy_named(name).taken(value)
-    if policies.get(name) == kept and name in policies:
-        return policies
-    return _checked_together({**policies, name: kept})
+    """`with_policies` for one."""
+    return with_policies(policies, {name: value})
 
 
-def without_policy(policies: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """`policies` without this one; the same object when it was not set. Raises InvalidOption for an unknown name."""
-    policy_named(name)
-    return policies if name not in policies else {key: value for key, value in policies.items() if key != name}
+def without_policies(policies: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """`policies` without these; the same object when none was set. Raises InvalidOption for an unknown name."""
+    removed = {policy_named(name).name for name in names}
+    return policies if removed.isdisjoint(policies) else {k: v for k, v in policies.items() if k not in removed}
 
 
 def _checked_together(policies: Mapping[str, Any]) -> Mapping[str, Any]:

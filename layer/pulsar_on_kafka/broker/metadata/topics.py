@@ -16,9 +16,11 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.broker.metadata.creation import automatic_partitions, check_topic_count
 from pulsar_on_kafka.broker.metadata.deletion_marks import DeletionMarks
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.broker.metadata.namespaces import Namespaces
+from pulsar_on_kafka.broker.metadata.policies import MAX_PARTITIONS
 from pulsar_on_kafka.broker.metadata.removals import Removals
 from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords, is_life
 from pulsar_on_kafka.kafka.admin import LEARNS_WITHIN_S, KafkaAdmin
@@ -41,9 +43,6 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
 )
 from pulsar_on_kafka_mapping.state.state_keys import TopicKey
 from pulsar_on_kafka_mapping.state.state_topics import TOPICS
-
-MAX_PARTITIONS: Final = 8192
-"""The partition field of a ledger id has 13 bits."""
 
 _log = logging.getLogger(__name__)
 
@@ -216,27 +215,35 @@ class Topics:
         return record.kafka_topic_id
 
     def open(self, name: TopicName, deadline: Deadline) -> Topic:
-        """The topic, made as a non-partitioned one if it does not exist.
+        """The topic, made as the policies of its namespace say if it does not exist: by default as a non-partitioned
+        one.
 
         A Kafka topic that is there already under the mapped name is bound: it keeps its own configuration.
 
         Raises:
             NoSuchNamespace: tenant or namespace do not exist.
-            NoSuchTopic: the name has a partition's suffix, and there is no such partition.
+            NoSuchTopic: the name has a partition's suffix, and there is no such partition. Or there is no such topic,
+                and the namespace does not allow its creation.
+            Refused: as `create`.
         """
         policies = self._namespaces.policies_for_topics(name.namespace_name, deadline)
         found = self.find(name, deadline)
         if found is not None:
             return replace(found, namespace_policies=policies)
         _check_no_partition(name)
-        created = self._create(name, 0, DEFAULT_ENTRIES_PER_LEDGER, deadline)
+        partitions = automatic_partitions(name, policies)
+        check_topic_count(name, partitions, policies, self.records, deadline)
+        created = self._create(name, partitions, DEFAULT_ENTRIES_PER_LEDGER, deadline)
         return replace(created, namespace_policies=policies)
 
-    def check_openable(self, name: TopicName, deadline: Deadline) -> None:
-        """Raise what `open` would, as far as namespace and partition are concerned; makes nothing."""
-        if self.find(name, deadline) is None:
-            self._namespaces.require(name.namespace_name, deadline)
-            _check_no_partition(name)
+    def check_openable(self, name: TopicName, deadline: Deadline) -> int:
+        """The partitions of a topic that `open` would create, 0 for a non-partitioned one or one that exists; creates
+        nothing. Raises NoSuchNamespace and NoSuchTopic as `open`."""
+        if self.find(name, deadline) is not None:
+            return 0
+        policies = self._namespaces.policies_for_topics(name.namespace_name, deadline)
+        _check_no_partition(name)
+        return automatic_partitions(name, policies)
 
     def create(
         self,
@@ -252,14 +259,16 @@ class Topics:
         Raises:
             AlreadyExists: the topic exists.
             InvalidOption: partitions are not 0 to 8,192.
+            Refused: the namespace would have more topics than it may.
         """
         if not 0 <= partitions <= MAX_PARTITIONS:
             raise errors.InvalidOption(f"a topic has 1 to {MAX_PARTITIONS} partitions, got {partitions}")
         if name.partition >= 0:
             raise errors.InvalidOption(f"{name} names a partition; create {name.base} with more partitions instead")
-        self._namespaces.require(name.namespace_name, deadline)
+        policies = self._namespaces.policies_for_topics(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
+        check_topic_count(name, partitions, policies, self.records, deadline)
         return self._create(name, partitions, entries_per_ledger, deadline, properties)
 
     def find_or_create(
@@ -356,6 +365,8 @@ class Topics:
             raise errors.InvalidOption(
                 f"topic {name.base} has {topic.partitions} partitions, can grow to {MAX_PARTITIONS}, got {partitions}"
             )
+        policies = self._namespaces.policies_for_topics(name.namespace_name, deadline)
+        check_topic_count(name, partitions - topic.partitions, policies, self.records, deadline)
         self._admin.grow_topic(topic.kafka_topic, partitions, deadline)
 
         def grown(record: TopicRecord) -> TopicRecord:

@@ -109,7 +109,8 @@ class Memberships:
 
         Raises:
             Refused: it is durable and `non_durable` is requested, or the other way round.
-            NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again.
+            NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again. Or it does
+                not exist, and a policy does not allow consumers to create it.
             SubscriptionBusy: another consumer or operation holds the subscription exclusively.
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
@@ -121,6 +122,8 @@ class Memberships:
                 return attached
             self._check_other_way(topic, name, partition)
             self._remove_left_over(topic, name, deadline)
+            if not non_durable:
+                self._services.check_new_subscription(topic, name, deadline, automatic=True)
             session = secrets.token_hex(16)
             client_id = member_client_id(self._services.settings.client_id, session)
             claimant = Claimant(session, client_id, endpoint.name)
@@ -237,6 +240,7 @@ class Memberships:
     def create_subscription(self, topic_name: TopicName, name: str, deadline: Deadline) -> None:
         """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
         topic = self._services.topics.open(topic_name, deadline)
+        self._services.check_new_subscription(topic, name, deadline, automatic=True)
         self._services.subscriptions.find_or_create(topic, name, deadline)
         self._services.topics.deletions.await_decision(topic, deadline)
 

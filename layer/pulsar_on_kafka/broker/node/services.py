@@ -25,12 +25,19 @@ from pulsar_on_kafka.broker.metadata.entities import Entities
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationChecks
 from pulsar_on_kafka.broker.metadata.migration_progress import IMPORT_KEYS, MIGRATION_KEYS, Imports, Migrations
 from pulsar_on_kafka.broker.metadata.namespaces import NAMESPACE_KEYS, Namespaces
-from pulsar_on_kafka.broker.metadata.policies import DEDUPLICATION, ENTRY_FORMAT, Policy, applied
+from pulsar_on_kafka.broker.metadata.policies import (
+    ALLOW_AUTO_SUBSCRIPTION_CREATION,
+    DEDUPLICATION,
+    ENTRY_FORMAT,
+    MAX_SUBSCRIPTIONS_PER_TOPIC,
+    Policy,
+    applied,
+)
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.broker.metadata.tenants import TENANT_KEYS, Tenants
-from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topics
+from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topic, Topics
 from pulsar_on_kafka.broker.node.producer_pool import STATE, ProducerPool
 from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
 from pulsar_on_kafka.broker.schema_registry.configured import configured_checkers, configured_storage
@@ -59,6 +66,7 @@ from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
 from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka.statelog.views import LogViews, Looking
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import BacklogExceeded, LifeState, TopicRecord
 from pulsar_on_kafka_mapping.state.state_topics import (
@@ -275,6 +283,30 @@ class Services:
         return {
             topic: applied(policy, own, theirs) for topic, (own, theirs) in self._policies_of(topics, deadline).items()
         }
+
+    def check_new_subscription(self, topic: Topic, name: str, deadline: Deadline, *, automatic: bool = False) -> None:
+        """Checks the policies about new subscriptions of an opened topic, unless this one exists. `automatic`: a
+        consumer creates it.
+
+        Raises:
+            NoSuchSubscription: consumers may not create it.
+            Refused: the topic has as many subscriptions as it may. Programs that create them at the same moment do not
+                count each other's.
+        """
+        own, inherited = topic.policies, topic.namespace_policies
+        if inherited is None:
+            own, inherited = self._policies_of([topic.name], deadline)[topic.name]
+        allowed = not automatic or applied(ALLOW_AUTO_SUBSCRIPTION_CREATION, own, inherited)
+        limit = applied(MAX_SUBSCRIPTIONS_PER_TOPIC, own, inherited)
+        if (allowed and not limit) or self.subscriptions.find(topic, name, deadline) is not None:
+            return
+        if not allowed:
+            raise errors.NoSuchSubscription(
+                f"topic {topic.name} has no subscription {name}, and consumers may not create it"
+            )
+        there = [each for each in self.subscriptions.durable(topic, deadline) if cluster_of(each.name) is None]
+        if len(there) >= limit:
+            raise errors.Refused(f"Exceed the maximum number of subscriptions of the topic: {topic.name}, {limit}")
 
     def _schema_policies(self, topic: TopicName, deadline: Deadline) -> SchemaPolicies:
         return schema_policies(*self._policies_of([topic], deadline)[topic])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.policies import MAX_PRODUCERS_PER_TOPIC, applied
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
 from pulsar_on_kafka.broker.metadata.record_limits import CHUNKS, RecordLimits
@@ -96,7 +97,8 @@ class TopicAdmission:
         """The sender of a producer that was admitted.
 
         Raises:
-            As `ProducerRegistry.join` and `SchemaRegistry.for_producer`. ConnectFailed: no broker answered.
+            As `ProducerRegistry.join`, with the topic's policy as its limit, and `SchemaRegistry.for_producer`.
+            ConnectFailed: no broker answered.
         """
         node, topic = self._node, self.topic
         limits = node.limits.of(topic, self._deadline())
@@ -124,6 +126,7 @@ class TopicAdmission:
             partition=self._fixed,
             own_epoch=deduplicated,
             topic_epoch=requires.topic_epoch,
+            limit=self._max_producers(),
         )
         admitted = Admitted(
             topic=topic,
@@ -151,6 +154,10 @@ class TopicAdmission:
             raise
         self._introduce(sender, membership, requires)
         return sender
+
+    def _max_producers(self) -> int:
+        topic = self.topic
+        return int(applied(MAX_PRODUCERS_PER_TOPIC, topic.policies, topic.namespace_policies or {}))
 
     def _more_than_plain(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
         producers = self._node.producers

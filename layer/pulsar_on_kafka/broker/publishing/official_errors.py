@@ -29,6 +29,7 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
     (errors.TopicIsTerminated, exceptions.TopicTerminated),
     (errors.NoSuchSubscription, exceptions.SubscriptionNotFound),
     (errors.ProducerNameTaken, exceptions.ProducerBusy),
+    (errors.TooManyProducers, exceptions.ProducerBusy),
     (errors.ProducerExcluded, exceptions.ProducerFenced),
     (errors.BacklogQuotaHolds, exceptions.ProducerBlockedQuotaExceededError),
     (errors.BacklogQuotaRefuses, exceptions.ProducerBlockedQuotaExceededException),

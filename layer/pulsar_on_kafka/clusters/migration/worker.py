@@ -14,7 +14,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.migration_progress import Event
-from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
+from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policies
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
 from pulsar_on_kafka.clusters.migration.log_comparison import MigrationReport
 from pulsar_on_kafka.clusters.migration.tenant_cutover import NamedCluster, TenantSides
@@ -173,7 +173,7 @@ class MigrationWorker:
             def without(now: Any, other: str = other) -> Any:
                 left = [each for each in now.get(REPLICATION_CLUSTERS.name) or () if each != other]
                 if not left:
-                    return without_policy(now, REPLICATION_CLUSTERS.name)
+                    return without_policies(now, REPLICATION_CLUSTERS.name)
                 return with_policy(now, REPLICATION_CLUSTERS.name, left)
 
             for namespace in self._namespaces(here):

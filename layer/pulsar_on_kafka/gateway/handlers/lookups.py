@@ -99,11 +99,12 @@ class LookupHandler:
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bool) -> int:
     """The number of partitions, 0 for a topic without partitions. The topic of coordinators has one for each.
 
-    With `may_be_made`, a missing topic has 0: its first producer or consumer creates it without partitions. Source:
+    With `may_be_made`, a missing topic has 0: its first producer or consumer creates it without partitions. It is
+    created now if the policies of its namespace want it partitioned. Source:
     BrokerService.fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync, 4.0.7.
 
     Raises:
-        NoSuchTopic: the topic is missing, without `may_be_made`. InvalidTopicName.
+        NoSuchTopic: the topic is missing, without `may_be_made`, or clients may not create it. InvalidTopicName.
     """
     name = TopicName.parse(topic)
     if name.partition >= 0:
@@ -112,8 +113,11 @@ def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bo
         return node.coordinator_count.known()
     node.namespaces.require(name.namespace_name, deadline)
     found = node.topics.find(name, deadline)
-    if found is None and not may_be_made:
-        raise errors.NoSuchTopic(f"topic {name} does not exist")
+    if found is None:
+        if not may_be_made:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        if node.topics.check_openable(name, deadline):
+            found = node.topics.open(name, deadline)
     return found.partitions if found is not None and found.partitioned else 0
 
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import ALL, NON_PERSISTENT, topics_of
-from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
+from pulsar_on_kafka.gateway.rest import policies
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
@@ -78,12 +79,8 @@ def make_namespace(request: RestRequest) -> None:
     body = request.json() or {}
     if not isinstance(body, dict):
         raise RestError(400, f"expected policies, got {body!r:.120}")
-    if request.names_in("replication_clusters", body.get("replication_clusters")) - {request.cluster.name}:
-        request.nothing_in("replication_clusters of a new namespace", body["replication_clusters"])
-    for name, value in body.items():
-        if name not in ("bundles", "replication_clusters"):  # namespaces are not divided here
-            request.nothing_in(f"{name} of a new namespace", value)
-    request.admin.create_namespace(request.namespace)
+    properties = request.texts_in("properties", body.get("properties"))
+    request.admin.create_namespace(request.namespace, policies.of_new_namespace(request, body), properties)
 
 
 def delete_namespace(request: RestRequest) -> None:
@@ -96,16 +93,53 @@ def delete_namespace(request: RestRequest) -> None:
     request.admin.delete_namespace(request.namespace)
 
 
-def schema_strategy(request: RestRequest) -> str:
-    """The compatibility strategy, UNDEFINED by default."""
-    return request.admin.get_schema_compatibility_strategy(request.namespace).name
+def unload_namespace(request: RestRequest) -> None:
+    """Unload the topics of a namespace for clients of this gateway."""
+    _check_bundle(request)
+    names = topics_of(request.admin.node, request.namespace, ALL, request.deadline())
+    request.cluster.unload({*names, *request.admin.list_topics(request.namespace)}, request.deadline())
 
 
-def set_schema_strategy(request: RestRequest) -> None:
-    body = request.json()
-    if not isinstance(body, str):
-        raise RestError(400, f"expected a strategy, got {body!r:.120}")
-    request.admin.set_schema_compatibility_strategy(request.namespace, body)
+def clear_backlog(request: RestRequest) -> None:
+    """Clear the backlog of a namespace's subscriptions, or of those with one name."""
+    _check_bundle(request)
+    request.admin.clear_namespace_backlog(request.namespace, request.names.get("subscription"))
+
+
+def properties(request: RestRequest) -> dict[str, str]:
+    return request.admin.namespace_properties(request.namespace)
+
+
+def set_properties(request: RestRequest) -> None:
+    """Set properties of a namespace; others stay."""
+    found = request.texts_in("properties", request.json())
+    request.admin.update_namespace_properties(request.namespace, found)
+
+
+def remove_properties(request: RestRequest) -> None:
+    request.admin.update_namespace_properties(request.namespace, {}, remove=properties(request))
+
+
+def one_property(request: RestRequest) -> Text | None:
+    found = properties(request).get(request.names["key"])
+    return None if found is None else Text(found)
+
+
+def set_property(request: RestRequest) -> None:
+    request.admin.update_namespace_properties(request.namespace, {request.names["key"]: request.names["value"]})
+
+
+def remove_property(request: RestRequest) -> Text | None:
+    """Remove a property. Returns its value, as in Pulsar."""
+    found = one_property(request)
+    request.admin.update_namespace_properties(request.namespace, {}, remove=[request.names["key"]])
+    return found
+
+
+def _check_bundle(request: RestRequest) -> None:
+    bundle = request.names.get("bundle", policies.WHOLE)
+    if bundle != policies.WHOLE:
+        raise RestError(412, f"namespace {request.namespace} has no bundle {bundle}, only {policies.WHOLE}")
 
 
 def topics_of_namespace(request: RestRequest) -> list[str]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
@@ -83,6 +83,11 @@ class RestRequest:
         return f"{self.domain}://{self.namespace}/{self.names['topic']}"
 
     @property
+    def of_topic(self) -> bool:
+        """Whether the route names a topic."""
+        return "topic" in self.names
+
+    @property
     def is_persistent(self) -> bool:
         return self.domain == _PERSISTENT
 
@@ -128,18 +133,18 @@ class RestRequest:
 
     def nothing_in(self, where: str, value: object) -> None:
         """Raises RestError: `value` has something that is not stored here."""
-        if _differs_from_default(value):
+        if differs_from_default(value):
             raise RestError(501, f"{where} is not kept by this gateway, got {value!r:.200} (docs/gateway.md)")
 
 
-def _differs_from_default(value: object) -> bool:
+def differs_from_default(value: object) -> bool:
     """Whether a value differs from Pulsar's defaults."""
     if isinstance(value, Mapping):
-        return any(_differs_from_default(each) for each in value.values())
+        return any(differs_from_default(each) for each in value.values())
     return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
 
 
-def unserved(request: RestRequest) -> None:
+def unserved(request: RestRequest) -> NoReturn:
     """The handler of routes without one. Raises RestError."""
     raise RestError(501, f"{request.names['line']} is not served by this gateway: docs/gateway.md has what is")
 

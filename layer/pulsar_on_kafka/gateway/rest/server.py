@@ -22,7 +22,16 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
-from pulsar_on_kafka.gateway.rest import brokers, clusters, schemas, statistics, topic_commands, topics, transactions
+from pulsar_on_kafka.gateway.rest import (
+    brokers,
+    clusters,
+    policies,
+    schemas,
+    statistics,
+    topic_commands,
+    topics,
+    transactions,
+)
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal, unserved
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
@@ -105,8 +114,20 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/admin/v2/namespaces/{tenant}", clusters.namespaces),
     ("PUT", _NAMESPACE, clusters.make_namespace),
     ("DELETE", _NAMESPACE, clusters.delete_namespace),
-    ("GET", f"{_NAMESPACE}/schemaCompatibilityStrategy", clusters.schema_strategy),
-    ("PUT", f"{_NAMESPACE}/schemaCompatibilityStrategy", clusters.set_schema_strategy),
+    ("GET", _NAMESPACE, policies.of_namespace),
+    ("GET", f"{_NAMESPACE}/bundles", policies.bundles),
+    ("GET", f"{_NAMESPACE}/properties", clusters.properties),
+    ("PUT", f"{_NAMESPACE}/properties", clusters.set_properties),
+    ("DELETE", f"{_NAMESPACE}/properties", clusters.remove_properties),
+    ("GET", f"{_NAMESPACE}/property/{{key}}", clusters.one_property),
+    ("PUT", f"{_NAMESPACE}/property/{{key}}/{{value}}", clusters.set_property),
+    ("DELETE", f"{_NAMESPACE}/property/{{key}}", clusters.remove_property),
+    ("PUT", f"{_NAMESPACE}/unload", clusters.unload_namespace),
+    ("PUT", f"{_NAMESPACE}/{{bundle}}/unload", clusters.unload_namespace),
+    ("POST", f"{_NAMESPACE}/clearBacklog", clusters.clear_backlog),
+    ("POST", f"{_NAMESPACE}/clearBacklog/{{subscription}}", clusters.clear_backlog),
+    ("POST", f"{_NAMESPACE}/{{bundle}}/clearBacklog", clusters.clear_backlog),
+    ("POST", f"{_NAMESPACE}/{{bundle}}/clearBacklog/{{subscription}}", clusters.clear_backlog),
     ("GET", _TOPICS, topics.topics),
     ("GET", f"{_TOPICS}/partitioned", topics.partitioned_topics),
     ("PUT", _TOPIC, topics.make),
@@ -132,6 +153,17 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_TOPIC}/partitioned-stats", statistics.partitioned_stats),
 )
 """Routes for super users, or for every client if no login is required."""
+OF_POLICIES: Final[tuple[tuple[str, str, Handler], ...]] = tuple(
+    (method, f"{place}/{{policy}}", handler)
+    for place in (_NAMESPACE, _TOPIC)
+    for method, handler in (
+        ("GET", policies.get),
+        ("PUT", policies.set_policy),
+        ("POST", policies.set_policy),
+        ("DELETE", policies.remove),
+    )
+)
+"""Routes for administrators, behind all others: `policies` has the names."""
 
 
 class Right(Enum):
@@ -154,7 +186,8 @@ class Rest:
 
     def app(self) -> ASGIApp:
         routes = []
-        for right, table in ((None, OF_ALL), (Right.CLIENT, OF_CLIENTS), (Right.ADMINISTRATOR, OF_ADMINISTRATORS)):
+        administered = (*OF_ADMINISTRATORS, *OF_POLICIES)
+        for right, table in ((None, OF_ALL), (Right.CLIENT, OF_CLIENTS), (Right.ADMINISTRATOR, administered)):
             for method, path, handler in table:
                 for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
                     endpoint = self._endpoint(handler, right, domain)

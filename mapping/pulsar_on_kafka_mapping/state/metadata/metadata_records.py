@@ -107,6 +107,8 @@ class NamespaceRecord:
     state: LifeState
     policies: Mapping[str, Any] = field(default_factory=dict)
     created_ms: Int64 = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties that operators set and see."""
 
 
 @dataclass(frozen=True, slots=True)

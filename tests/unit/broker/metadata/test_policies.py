@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
     inherited,
     policy_named,
     with_policy,
-    without_policy,
+    without_policies,
 )
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
@@ -28,8 +28,8 @@ def test_setting_and_removing() -> None:
     assert on == {"deduplication": True}
     assert with_policy(on, "deduplication", True) is on
     assert with_policy(on, "deduplication", False) == {"deduplication": False}
-    assert without_policy(on, "deduplication") == {}
-    assert without_policy(none, "deduplication") is none
+    assert without_policies(on, "deduplication") == {}
+    assert without_policies(none, "deduplication") is none
 
 
 @pytest.mark.parametrize("value", [1, 0, "true", None, []])
@@ -42,7 +42,7 @@ def test_a_value_of_another_type_is_refused_by_name(value: object) -> None:
     ("name", "hint"), [("deduplicaton", "did you mean deduplication"), ("quota", "there are: ded")]
 )
 def test_an_unknown_name_is_refused_with_a_hint(name: str, hint: str) -> None:
-    for call in (lambda: policy_named(name), lambda: with_policy({}, name, 1), lambda: without_policy({}, name)):
+    for call in (lambda: policy_named(name), lambda: with_policy({}, name, 1), lambda: without_policies({}, name)):
         with pytest.raises(errors.InvalidOption, match=hint):
             call()
 

@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
     applied,
     applied_retention,
     with_policy,
-    without_policy,
+    without_policies,
 )
 
 TIME, SIZE = RETENTION_TIME_IN_MINUTES.name, RETENTION_SIZE_IN_MB.name
@@ -45,7 +45,7 @@ def test_one_bound_that_keeps_nothing_beside_one_that_keeps_something_is_refused
         with_policy(policies, TIME, 0)
     with pytest.raises(errors.InvalidOption, match=f"remove {TIME} first"):
         with_policy(policies, SIZE, 0)
-    policies = with_policy(without_policy(policies, SIZE), TIME, 0)
+    policies = with_policy(without_policies(policies, SIZE), TIME, 0)
     assert with_policy(policies, SIZE, 0) == {TIME: 0, SIZE: 0}
     with pytest.raises(errors.InvalidOption, match="takes a whole number"):
         with_policy({}, TIME, -2)

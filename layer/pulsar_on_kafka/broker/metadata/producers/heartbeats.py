@@ -109,6 +109,11 @@ class SessionHeartbeats:
         heartbeat = self._views.query(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return 0 if heartbeat is None else heartbeat.deadline_ms
 
+    def producers_of(self, topic: str, session: str, deadline: Deadline) -> int:
+        """The number of a session's producers on a topic in its last heartbeat; 0 without one."""
+        heartbeat = self._views.query(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
+        return 0 if heartbeat is None else len(heartbeat.publishers) + heartbeat.unlisted
+
     def may_have_sent(self, topic: str, deadline: Deadline) -> set[str]:
         """Sessions that have not withdrawn their heartbeat, and whose records may still arrive."""
         since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS

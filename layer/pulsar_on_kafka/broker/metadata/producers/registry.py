@@ -42,6 +42,7 @@ from pulsar_on_kafka.broker.metadata.producers.fence_view import Epoch, Heartbea
 from pulsar_on_kafka.broker.metadata.producers.hashing_schemes import HashingSchemes
 from pulsar_on_kafka.broker.metadata.producers.heartbeats import LIFE_MS, SessionHeartbeats
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.producers.producer_count import producers_beside
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
@@ -149,12 +150,15 @@ class ProducerRegistry:
         partition: int | None = None,
         own_epoch: bool = False,
         topic_epoch: int | None = None,
+        limit: int = 0,
     ) -> Membership:
         """Admits a producer to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
         `own_epoch` a named one gets an epoch of its own, as exclusive ones always do. `topic_epoch`: the epoch that it
-        got when it was connected before.
+        got when it was connected before. `limit`: the number of producers that the partition may have, 0 for any.
 
         Raises:
+            TooManyProducers: it has as many. Unnamed producers of another process count 3 s late, and programs that
+                open producers at the same moment do not count each other's.
             ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
             NoSuchTopic: the topic was deleted after it was opened. TopicIsTerminated.
             DeadlineExceeded: WaitForExclusive waited in vain.
@@ -168,6 +172,8 @@ class ProducerRegistry:
         while True:
             try:
                 with self._lock:
+                    if limit:
+                        self._check_limit(limit, topic, claimed, deadline)
                     joined, displaced = self._join(topic, applicant, deadline)
                 break
             except errors.ProducerExcluded as refused:
@@ -403,6 +409,23 @@ class ProducerRegistry:
         living = [name for name, claim in claims.claims.items() if lives(name, claim)]
         names = {claimant(name)[0] for name in living}
         return sorted("unnamed" if name.startswith("*") else name for name in names)
+
+    def _check_limit(self, limit: int, topic: Topic, joining: str, deadline: Deadline) -> None:
+        place = str(topic.name)
+        claims, lives = self.claims_of(place, deadline), self._lives_at(place, deadline)
+        if claims.topic_incarnation != topic.layout.incarnation:
+            return
+        own = {name: len(held) for name, held in self._held.get(place, {}).items()}
+        others = {
+            name: claim.session
+            for name, claim in claims.claims.items()
+            if claim.session != self._session and lives(name, claim)
+        }
+        there = producers_beside(
+            joining, own, others, lambda session: self.heartbeats.producers_of(place, session, deadline)
+        )
+        if there >= limit:
+            raise errors.TooManyProducers(f"Topic reached max producers limit: {place} has {there} of {limit}")
 
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
         """The topic's claims as they stand in the log now."""

@@ -15,26 +15,8 @@ from urllib.parse import quote, unquote_plus
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.broker.metadata.policies import (
-    BACKLOG_QUOTA_LIMIT_SIZE,
-    BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
-    BACKLOG_QUOTA_LIMIT_TIME,
-    BACKLOG_QUOTA_LIMIT_TIME_ACTION,
-    COMPACTION_THRESHOLD,
-    DEDUPLICATION,
-    DELETE_WHILE_INACTIVE,
-    INACTIVE_TOPIC_DELETE_MODE,
-    IS_ALLOW_AUTO_UPDATE_SCHEMA,
-    MAX_INACTIVE_DURATION_SECONDS,
-    MESSAGE_TTL_IN_SECONDS,
-    RETENTION_SIZE_IN_MB,
-    RETENTION_TIME_IN_MINUTES,
-    SCHEMA_COMPATIBILITY_STRATEGY,
-    SCHEMA_VALIDATION_ENFORCED,
-    SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
-    Policy,
-    with_policy,
-)
+from pulsar_on_kafka.broker.metadata.policies import with_policy
+from pulsar_on_kafka.broker.metadata.policy_json import FIELDS
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     Acknowledged,
     Position,
@@ -47,38 +29,12 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat import SchemaInfo
 
-_PLACES: Final[tuple[tuple[Policy, tuple[str, ...]], ...]] = (
-    (RETENTION_TIME_IN_MINUTES, ("retention_policies", "retentionTimeInMinutes")),
-    (RETENTION_SIZE_IN_MB, ("retention_policies", "retentionSizeInMB")),
-    (MESSAGE_TTL_IN_SECONDS, ("message_ttl_in_seconds",)),
-    (DEDUPLICATION, ("deduplicationEnabled",)),
-    (COMPACTION_THRESHOLD, ("compaction_threshold",)),
-    (SUBSCRIPTION_EXPIRATION_TIME_MINUTES, ("subscription_expiration_time_minutes",)),
-    (SCHEMA_COMPATIBILITY_STRATEGY, ("schema_compatibility_strategy",)),
-    (SCHEMA_VALIDATION_ENFORCED, ("schema_validation_enforced",)),
-    (IS_ALLOW_AUTO_UPDATE_SCHEMA, ("is_allow_auto_update_schema",)),
-    (DELETE_WHILE_INACTIVE, ("inactive_topic_policies", "deleteWhileInactive")),
-    (INACTIVE_TOPIC_DELETE_MODE, ("inactive_topic_policies", "inactiveTopicDeleteMode")),
-    (MAX_INACTIVE_DURATION_SECONDS, ("inactive_topic_policies", "maxInactiveDurationSeconds")),
-    (BACKLOG_QUOTA_LIMIT_SIZE, ("backlog_quota_map", "destination_storage", "limitSize")),
-    (BACKLOG_QUOTA_LIMIT_SIZE_ACTION, ("backlog_quota_map", "destination_storage", "policy")),
-    (BACKLOG_QUOTA_LIMIT_TIME, ("backlog_quota_map", "message_age", "limitTime")),
-    (BACKLOG_QUOTA_LIMIT_TIME_ACTION, ("backlog_quota_map", "message_age", "policy")),
-)
-_UNSET: Final[Mapping[str, tuple[object, ...]]] = {
-    SCHEMA_COMPATIBILITY_STRATEGY.name: ("UNDEFINED",),
-    SCHEMA_VALIDATION_ENFORCED.name: (False,),
-}
-"""Values that Pulsar returns for an unset policy, beside null."""
 _NO_COUNTERPART: Final = (
     "encryption_required",
-    "max_producers_per_topic",
     "max_consumers_per_topic",
     "max_consumers_per_subscription",
     "max_unacked_messages_per_consumer",
     "max_unacked_messages_per_subscription",
-    "max_topics_per_namespace",
-    "max_subscriptions_per_topic",
     "topicDispatchRate",
     "subscriptionDispatchRate",
     "publishMaxMessageRate",
@@ -93,16 +49,12 @@ def namespace_policies(reported: Mapping[str, Any]) -> tuple[dict[str, Any], tup
     """(Policies that are set there and act here, names of those that are set and do not)."""
     found: Mapping[str, Any] = {}
     left_out = [name for name in _NO_COUNTERPART if reported.get(name)]
-    for policy, path in _PLACES:
-        value: Any = reported
-        for step in path:
-            value = value.get(step) if isinstance(value, Mapping) else None
-        if value is None or value in _UNSET.get(policy.name, ()):
-            continue
-        try:
-            found = with_policy(found, policy.name, value)
-        except InvalidOption:
-            left_out.append(f"{'.'.join(path)} {value!r:.40}")
+    for place in FIELDS:
+        for part, policy, value in place.each(place.in_policies(reported)):
+            try:
+                found = with_policy(found, policy.name, value)
+            except InvalidOption:
+                left_out.append(f"{'.'.join((*place.path, part)).rstrip('.')} {value!r:.40}")
     return dict(found), tuple(left_out)
 
 
