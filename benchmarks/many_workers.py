@@ -30,10 +30,10 @@ from benchmarks.worker import WorkerFailed
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.waiting import until
 
-_OPEN_S: Final = 300.0
-_ANSWER_S: Final = 60.0
+_OPEN_S: Final = 900.0
+_ANSWER_S: Final = 120.0
 """For the rest of a measurement after its planned time."""
-_SERVED_S: Final = 120.0
+_SERVED_S: Final = 600.0
 _SETTLE_S: Final = 5.0
 _REST_S: Final = 20.0
 _CLIENTS: Final = 8

@@ -37,7 +37,8 @@ class Reader:
     is_open: bool = True
     window_bytes: int = WINDOW_BYTES
     is_known: bool = False
-    """The sessions know the topic's id; before that a reader may read either of two topics of one name."""
+    """The sessions know the topic's id, by a look-up or from the reader; before that a reader may read either of two
+    topics of one name."""
     end: int = -1
     """The offset of the last report that the log ends there."""
     waiting: list[Fetched] = field(default_factory=list)
@@ -84,8 +85,10 @@ class History:
         position = self.rng.randint(log.start, log.end)
         reader = self.readers[number] = Reader(number, number, where, position, log)
         reader.is_open = self.rng.random() < 0.8
+        reader.is_known = self.rng.random() < 0.5
+        topic_id = log.topic_id if reader.is_known else None
         level = self.rng.choice([READ_COMMITTED, READ_UNCOMMITTED])
-        self.sessions.watch(number, number, where, position, WINDOW_BYTES if reader.is_open else 0, level)
+        self.sessions.watch(number, number, where, position, WINDOW_BYTES if reader.is_open else 0, level, topic_id)
 
     def run(self) -> None:
         """Everything that is due, as a loop does it between two things that happen."""
@@ -277,6 +280,23 @@ def test_a_truncated_log_is_reported_and_a_seek_continues() -> None:
     history.sessions.seek(1, 2, end)
     history.settle()
     assert reader.position == log.end
+
+
+def test_nothing_is_read_of_another_topic_of_the_name() -> None:
+    history = History(0, fails=False)
+    where, log = PARTITIONS[0], history.cluster.logs[PARTITIONS[0]]
+    history.readers[1] = Reader(1, 1, where, 0, log)
+    history.cluster.create(where.topic, 3)
+    history.cluster.logs[where].append(history.rng)
+    history.sessions.watch(1, 1, where, 0, WINDOW_BYTES, READ_COMMITTED, log.topic_id)
+    for _ in range(40):  # a broker may not know the watched topic yet
+        history.now_s += 0.1
+        history.exchange()
+    assert history.readers
+    for _ in range(20):
+        history.now_s += 0.1
+        history.exchange()
+    assert not history.readers
 
 
 def test_a_backlog_does_not_delay_quiet_partitions() -> None:

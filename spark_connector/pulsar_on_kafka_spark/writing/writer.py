@@ -210,7 +210,8 @@ class _Write:
     def _check_sequence_ids(self, node: Node, topic: Topic) -> None:
         if self._options.producer_name is None:
             return
-        if node.deduplicated([topic.name.base], Deadline.after(_CALL_S))[topic.name.base]:
+        policies = node.producer_policies([topic.name.base], Deadline.after(_CALL_S))[topic.name.base]
+        if policies.deduplication:
             raise InvalidWriteOption(
                 f"producerName does not go with the deduplication of topic {topic.name}: Spark's tasks write side by "
                 "side, so that sequence ids do not go up, and messages would be taken for repeated ones"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base import errors
@@ -21,6 +21,7 @@ from pulsar_on_kafka.kafka.reading.fetch_sessions import Fetched, FetchEvent, Fe
 from pulsar_on_kafka.kafka.reading.record_batches import decode
 from pulsar_on_kafka.kafka.wire.brokers import ConnectionLane, KafkaBrokers
 from pulsar_on_kafka.kafka.wire.client import WireClient
+from pulsar_on_kafka.kafka.wire.cluster_messages import topic_id_bytes
 from pulsar_on_kafka.kafka.wire.fetch_messages import EpochEnd, FetchRequest, PartitionToFetch
 from tests.brokers import available
 from tests.steps import Missing, Unique
@@ -38,7 +39,12 @@ class Reader:
     """Reads a watched partition in the test's thread, as a subscription's member does."""
 
     def __init__(
-        self, client: FetchClient, where: KafkaPartition, position: int = 0, window_bytes: int = WINDOW_BYTES
+        self,
+        client: FetchClient,
+        where: KafkaPartition,
+        position: int = 0,
+        window_bytes: int = WINDOW_BYTES,
+        topic_id: bytes | None = None,
     ) -> None:
         self._events: queue.SimpleQueue[FetchEvent] = queue.SimpleQueue()
         self.values: list[bytes] = []
@@ -46,7 +52,7 @@ class Reader:
         self.failures: list[Failed] = []
         self.ends: list[int] = []
         self.taken_bytes = 0
-        self.watched: WatchedPartition = client.watch(where, position, window_bytes, self._take)
+        self.watched: WatchedPartition = client.watch(where, position, window_bytes, self._take, topic_id=topic_id)
 
     def _take(self, event: FetchEvent) -> None:
         if isinstance(event, Fetched):
@@ -319,6 +325,22 @@ def test_a_topic_that_is_created_anew_at_once_ends_its_readers(
     until(lambda: reader.read() is not None and reader.failures, "an event")
     assert [type(each) for each in reader.failures] == [Gone]
     assert reader.read() == numbered(0, 3)
+
+
+def test_a_watch_reads_the_topic_of_its_id_alone(
+    client: FetchClient, create: Create, producer: Producer, kafka: AdminClient
+) -> None:
+    (where,) = create()
+    write(producer, where, numbered(0, 3))
+    described = kafka.describe_topics(TopicCollection([where.topic]))[where.topic].result(WAIT_S)
+    topic_id = topic_id_bytes(str(described.topic_id))
+    assert topic_id is not None
+    reader = Reader(client, where, topic_id=topic_id)
+    other = Reader(client, where, topic_id=topic_id[::-1])
+    until(lambda: reader.read() == numbered(0, 3), "the records")
+    until(lambda: other.read() is not None and other.failures, "an event")
+    assert [type(each) for each in other.failures] == [Gone]
+    assert not other.values
 
 
 def test_watermarks_name_what_is_missing(client: FetchClient, create: Create, unique: Unique) -> None:

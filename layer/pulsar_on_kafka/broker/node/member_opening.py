@@ -31,6 +31,7 @@ from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.reading.sequential_reader import AscendingReader
 from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.wire.cluster_messages import topic_id_bytes
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.epoch_fences import Fence
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
@@ -142,6 +143,7 @@ class _MemberHandle(SubscriptionHandle):
         self.topic = subscription.place
         self.subscription = subscription.name
         self.kafka_topic = topic.kafka_topic
+        self.kafka_topic_id = topic_id_bytes(topic.kafka_topic_id)
         self.type = subscription.type
         self.partition = subscription.partition
         self.transient = not topic.name.is_persistent

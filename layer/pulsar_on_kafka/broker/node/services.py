@@ -247,10 +247,6 @@ class Services:
         `producer` may wait for a broker."""
         self._pool.give_up(use, why)
 
-    def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
-        """Whether the deduplication policy applies to these topics (without a partition's suffix)."""
-        return self.applied_to(topics, DEDUPLICATION, deadline)
-
     def producer_policies(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ProducerPolicies]:
         """Policies that the producers of these topics (without a partition's suffix) follow."""
         records = self.topics.records.of(topics, deadline)

@@ -92,6 +92,7 @@ class TopicAdmission:
         self.topic = node.topics.open(name, deadline())
         check_not_terminated(self.topic)
         check_backlog(self.topic, node.clock.now_ms())
+        self.policies = node.producer_policies([self.topic.name], deadline())[self.topic.name]
 
     def admit(self, requires: Application) -> Sender:
         """The sender of a producer that was admitted.
@@ -108,7 +109,7 @@ class TopicAdmission:
                 topic.kafka_topic, topic.partitions, self._deadline()
             )
         made_up = requires.former_name or node.unique_name()
-        deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
+        deduplicated = self.policies.deduplication
         lasting = requires.is_lasting(
             deduplicated=deduplicated,
             is_fenced=lambda former: node.producers.is_fenced(topic, former, self._deadline()),

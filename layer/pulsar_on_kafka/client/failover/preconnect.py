@@ -40,7 +40,7 @@ def producer_ahead(options: ProducerOptions, session: Session) -> None:
         options.application().kafka(node, topic.kafka_topic).learn_partitions(
             topic.kafka_topic, topic.partitions, deadline
         )
-        node.deduplicated([topic.name], deadline)
+        node.producer_policies([topic.name], deadline)
         node.producers.claims_of(str(topic.name), deadline)
 
 

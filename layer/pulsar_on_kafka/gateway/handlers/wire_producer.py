@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.errors import (
     ProducerOvertaken,
     Refused,
 )
-from pulsar_on_kafka.broker.metadata.policies import ENTRY_FORMAT, NATIVE
+from pulsar_on_kafka.broker.metadata.policies import NATIVE
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
@@ -132,7 +132,7 @@ def open_producer(
         check_subscription_name(command.initial_subscription_name)
         node.memberships.create_subscription(name, command.initial_subscription_name, deadline())
     native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()))
-    native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
+    native.follow(admission.policies.entry_format, deadline())
     application = Application(
         name=(command.producer_name or None) if command.user_provided_producer_name else None,
         former_name=command.producer_name or None,

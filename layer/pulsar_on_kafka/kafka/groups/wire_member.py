@@ -102,15 +102,18 @@ class WireMember(OfOneProcess):
         callbacks: GroupCallbacks,
         only: int | None = None,
         local_peers: LocalPeers | None = None,
+        topic_id: bytes | None = None,
         *,
         held_bytes: Callable[[int], int] = lambda partition: 0,
         when_news: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begins to join. `held_bytes`: the size of records of a partition that the owner still holds; they count as
-        not handed out. `when_news`: called by any thread when `poll` has something to do."""
+        """Begins to join. `topic_id`: see `FetchClient.watch`. `held_bytes`: the size of records of a partition that
+        the owner still holds; they count as not handed out. `when_news`: called by any thread when `poll` has something
+        to do."""
         self._reader = reader
         self._group_id = group_id
         self._topic = topic
+        self._topic_id = topic_id
         self._callbacks = callbacks
         self._local_peers = local_peers
         self._held_bytes = held_bytes
@@ -311,8 +314,9 @@ class WireMember(OfOneProcess):
             partition = _Partition(where, is_paused=not self._callbacks.begins(number))
             self._partitions[number] = partition
             partition.watch = self._reader.watch(
-                where, position, partition.window_bytes, partial(self._when_fetched, partition), READ_COMMITTED
-            )
+                where, position, partition.window_bytes, partial(self._when_fetched, partition), READ_COMMITTED,
+                self._topic_id,
+            )  # fmt: skip
 
     def _revoke(self, partitions: tuple[int, ...], generation: MemberGeneration) -> None:
         try:

@@ -161,9 +161,11 @@ class FetchClient(OfOneProcess):
         window_bytes: int,
         take: Callable[[FetchEvent], None],
         isolation_level: int = READ_UNCOMMITTED,
+        topic_id: bytes | None = None,
     ) -> WatchedPartition:
         """Reads a partition from `position` on. Several watches may read the same one. `isolation_level`: Kafka's
-        number for records of open and aborted transactions of Kafka's.
+        number for records of open and aborted transactions of Kafka's. `topic_id`: that of the topic, of which alone
+        records are read; None for that of the topic that has the name now.
 
         The loop's thread calls `take` with each event, which queues it and returns at once. `window_bytes` bounds the
         bytes that the reader holds; 0 fetches nothing yet. One response may exceed it. Every watch ends by `forget`,
@@ -173,7 +175,7 @@ class FetchClient(OfOneProcess):
             Closed: this client is closed.
         """
         watched = WatchedPartition(self, next(self._numbers), where, take)
-        self._calls.run(partial(self._enter, watched, position, window_bytes, isolation_level))
+        self._calls.run(partial(self._enter, watched, position, window_bytes, isolation_level, topic_id))
         return watched
 
     def seek(self, watched: WatchedPartition, position: int) -> None:
@@ -244,9 +246,16 @@ class FetchClient(OfOneProcess):
         self._timer = None
         self._turn()
 
-    def _enter(self, watched: WatchedPartition, position: int, window_bytes: int, isolation_level: int) -> None:
+    def _enter(
+        self,
+        watched: WatchedPartition,
+        position: int,
+        window_bytes: int,
+        isolation_level: int,
+        topic_id: bytes | None,
+    ) -> None:
         self._watched[watched.number] = watched
-        self._machine.watch(watched.number, 0, watched.where, position, window_bytes, isolation_level)
+        self._machine.watch(watched.number, 0, watched.where, position, window_bytes, isolation_level, topic_id)
 
     def _seek(self, watched: WatchedPartition, generation: int, position: int) -> None:
         self._deliver(self._machine.seek(watched.number, generation, position))

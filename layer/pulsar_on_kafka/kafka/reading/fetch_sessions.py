@@ -163,12 +163,14 @@ class FetchSessions:
         position: int,
         window_bytes: int,
         isolation_level: int = READ_UNCOMMITTED,
+        topic_id: bytes | None = None,
     ) -> None:
-        """Reads a partition from `position` on. `number` is unused so far.
+        """Reads a partition from `position` on. `number` is unused so far. The topic has this id, or with None the one
+        that is found first.
 
         `window_bytes` bounds what is fetched and not handed out, except for one response. 0 fetches nothing.
         """
-        watch = Watch(number, where, isolation_level, generation, position, window_bytes)
+        watch = Watch(number, where, isolation_level, generation, position, window_bytes, topic_id=topic_id)
         self._watches[number] = watch
         self._topics.setdefault(where.topic, {})[number] = watch
         self._look_up(where.topic, 0.0)
@@ -312,16 +314,16 @@ class FetchSessions:
         if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._end(watch, Forbidden(watch.where, _failure(watch, topic.error_code)), events)
             return True
-        if topic.error_code == ErrorCode.NONE and watch.topic_id not in (None, topic.topic_id):
-            made_anew = NoSuchTopic(f"reading {watch.where}: the topic was deleted, and created again under its name")
-            self._end(watch, Gone(watch.where, made_anew), events)
-            return True
         found = partitions.get(watch.where.partition)
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error_code == 0 and found is None):
+        is_other = topic.error_code == ErrorCode.NONE and watch.topic_id not in (None, topic.topic_id)
+        is_unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_other or is_unknown or (topic.error_code == ErrorCode.NONE and found is None):
             watch.unknown_since_s = now_s if watch.unknown_since_s is None else watch.unknown_since_s
-            if now_s - watch.unknown_since_s < (_NEVER_KNOWN_S if watch.topic_id is None else _UNKNOWN_S):
+            if now_s - watch.unknown_since_s < _patience_s(watch, is_other=is_other):
                 return False
             failure = _failure(watch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if is_other:
+                failure = NoSuchTopic(f"reading {watch.where}: the topic was deleted, and created again under its name")
             self._end(watch, Gone(watch.where, failure), events)
             return True
         if topic.error_code and not is_retriable(topic.error_code):
@@ -624,6 +626,13 @@ def _report_end(watch: Watch, events: list[FetchEvent]) -> None:
     if watch.position >= watch.ends.readable >= 0 and watch.end_reported != watch.position:
         watch.end_reported = watch.position
         events.append(Reported(watch.number, watch.generation, EndOfLog(watch.where, watch.position)))
+
+
+def _patience_s(watch: Watch, *, is_other: bool) -> float:
+    """The time for which brokers may report no such topic, or another one of its name, before it counts as gone."""
+    if watch.leader < 0:  # no broker has reported the watched one yet
+        return _UNKNOWN_S if is_other else _NEVER_KNOWN_S
+    return 0.0 if is_other else _UNKNOWN_S
 
 
 def _failure(watch: Watch, error_code: int) -> LayerError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
@@ -19,6 +20,11 @@ NO_TOPIC_ID: Final = bytes(16)
 _API_RANGE: Final = Struct(">hhh")
 _TOPIC_ID_AND_INTERNAL: Final = Struct(">16s?")
 _PARTITION: Final = Struct(">hiii")
+
+
+def topic_id_bytes(text: str) -> bytes | None:
+    """A topic id from the form in which Kafka's tools show it; None for an empty text."""
+    return urlsafe_b64decode(f"{text}==") if text else None
 
 
 class ApiRange(NamedTuple):

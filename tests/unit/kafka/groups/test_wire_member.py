@@ -70,7 +70,13 @@ class Reader:
         self.watches: dict[int, Watch] = {}
 
     def watch(
-        self, where: KafkaPartition, position: int, window: int, take: Callable[[FetchEvent], None], isolation: int
+        self,
+        where: KafkaPartition,
+        position: int,
+        window: int,
+        take: Callable[[FetchEvent], None],
+        isolation: int,
+        topic_id: bytes | None,
     ) -> Watch:
         watch = self.watches[where.partition] = Watch(where, position, take)
         watch.window = window

@@ -73,7 +73,6 @@ def play(answer: Answer, steps: Callable[[WaitConnections, StandInBroker], Corou
 
 def test_a_request_has_a_connection_alone_and_others_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_STEP", 3)
-    monkeypatch.setattr(module, "IDLE_S", 0.2)
     monkeypatch.setattr(module, "LOOK_S", 0.02)
 
     async def steps(connections: WaitConnections, broker: StandInBroker) -> None:
@@ -82,6 +81,7 @@ def test_a_request_has_a_connection_alone_and_others_queue(monkeypatch: pytest.M
             connections.send(each)
         await until(lambda: all(each.is_answered and each.was_alone for each in joins))
         assert broker.connections == 3
+        monkeypatch.setattr(module, "IDLE_S", 0.2)
         await until(lambda: connections.count == 0)
 
     play(lambda _: NO_MEMBER, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -34,7 +35,8 @@ class SentHeartbeat(NamedTuple):
 
 
 class SessionHeartbeats:
-    """The part of `ProducerRegistry` that other processes judge by. Methods that read are for any thread.
+    """The part of `ProducerRegistry` that other processes judge by. Methods that read are for any thread, the others
+    for one thread at a time for each topic.
 
     Memory: three entries for each topic with producers of this process.
     """
@@ -48,6 +50,7 @@ class SessionHeartbeats:
         self._counting: dict[str, SentHeartbeat] = {}
         """By topic, the last heartbeat after which all claims of this process stood."""
         self.rests: Final = HeartbeatRests()
+        self._lock = threading.Lock()
         self._gave_up_ms: dict[str, int] = {}
         """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
         `REQUESTS_ARRIVE_WITHIN_MS`."""
@@ -83,10 +86,11 @@ class SessionHeartbeats:
     def give_up(self, topics: Collection[str]) -> None:
         """Note that records of these topics were given up which may still be stored."""
         now_ms = self._clock.now_ms()
-        recent = {
-            topic: at_ms for topic, at_ms in self._gave_up_ms.items() if at_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS
-        }
-        self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
+        with self._lock:
+            recent = {
+                topic: at_ms for topic, at_ms in self._gave_up_ms.items() if at_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS
+            }
+            self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
 
     def withdraw(self, topic: str, deadline: Deadline) -> None:
         """Record that this process has no producer on a topic any more. An expired heartbeat stays where the process

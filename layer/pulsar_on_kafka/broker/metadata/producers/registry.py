@@ -125,7 +125,9 @@ class ProducerRegistry:
         """Properties that are known to be recorded, by topic and incarnation."""
         """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
-        self._lock = threading.RLock()
+        self._locks: Final = [threading.RLock() for _ in range(PRODUCERS.partitions)]
+        """By partition of `producers`: memberships of its topics change one after the other, also while they wait for
+        the broker."""
         self._next_look_s, self._next_heartbeat_s = 0.0, 0.0
         self._keeper = Worker(
             "pok-producer-claims",
@@ -171,7 +173,7 @@ class ProducerRegistry:
         )
         while True:
             try:
-                with self._lock:
+                with self._lock_of(place):
                     if limit:
                         self._check_limit(limit, topic, claimed, deadline)
                     joined, displaced = self._join(topic, applicant, deadline)
@@ -243,7 +245,7 @@ class ProducerRegistry:
             return encode_claims(record)
 
         claim: list[ProducerClaim] = []
-        with self._lock:
+        with self._lock_of(membership.topic):
             self._entities.update(membership.topic, raised, deadline)
             membership.claim = claim[0]
 
@@ -284,7 +286,7 @@ class ProducerRegistry:
 
     def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
         """Give up the claim of a producer of which so many records may still be stored."""
-        with self._lock:
+        with self._lock_of(membership.topic):
             held = self._held.get(membership.topic, {}).get(membership.name, {})
             if membership not in held:
                 return
@@ -385,10 +387,10 @@ class ProducerRegistry:
 
     def _end_all(self, topic: str, claims: ProducerClaims, deadline: Deadline) -> bool:
         """Waits until the producers with these claims, which stand no more, have stopped; False if some have not."""
-        with self._lock:
+        with self._lock_of(topic):
             out = self._take_out(topic, claims)
         left = _report(out)
-        with self._lock:
+        with self._lock_of(topic):
             self.heartbeats.give_up(left)
             if out and not left and topic not in self._held:
                 self.heartbeats.withdraw(topic, deadline)
@@ -506,6 +508,9 @@ class ProducerRegistry:
 
     # Who lives ----------------------------------------------------------------------------------------------------
 
+    def _lock_of(self, topic: str) -> threading.RLock:
+        return self._locks[PRODUCERS.partition_for(topic)]
+
     def _held_on(self, topic: str) -> list[Membership]:
         """This process's memberships on a topic."""
         return [membership for held in list(self._held.get(topic, {}).values()) for membership in list(held)]
@@ -594,7 +599,7 @@ class ProducerRegistry:
         failed: errors.LayerError | None = None
         for beside in _by_partition(topics):
             for first in range(0, len(beside), _HEARTBEATS_TOGETHER):
-                with self._lock:
+                with self._lock_of(beside[0]):
                     together = [topic for topic in beside[first : first + _HEARTBEATS_TOGETHER] if topic in self._held]
                     try:
                         self._send_heartbeats(together, Deadline.after(_HEARTBEAT_EVERY_S))
@@ -605,40 +610,33 @@ class ProducerRegistry:
             raise failed
 
     def _look(self, deadline: Deadline) -> None:
-        with self._lock:
-            heads = {topic: self._heads(topic) for topic in self._held}
-        fallen: list[str] = []
-        for topics in _by_partition(heads):
+        for topics in _by_partition(list(self._held)):
             beside = self._entities.beside(topics[0], deadline)
-            fallen += [topic for topic in topics if not self._stand(topic, heads[topic], beside.get(topic))]
-        if not fallen:
-            return
-        with self._lock:  # epochs may have been raised in between
-            now = {topic: self.claims_of(topic, deadline) for topic in fallen}
-            out = [one for topic in fallen for one in self._take_out(topic, now[topic])]
-            stopping = {each.topic for each, _ in out if each.topic not in self._held}
-        left = _report(out)
-        self.heartbeats.give_up(left)
-        for topic in stopping - left:
-            self.heartbeats.withdraw(topic, deadline)
+            suspects = [topic for topic in topics if not self._stand(topic, beside.get(topic))]
+            if not suspects:
+                continue
+            with self._lock_of(topics[0]):  # some may have joined, or epochs been raised, since the reading
+                now = {topic: self.claims_of(topic, deadline) for topic in suspects}
+                out = [one for topic in suspects for one in self._take_out(topic, now[topic])]
+                stopping = {each.topic for each, _ in out if each.topic not in self._held}
+            left = _report(out)
+            self.heartbeats.give_up(left)
+            for topic in stopping - left:
+                self.heartbeats.withdraw(topic, deadline)
 
-    def _heads(self, topic: str) -> list[Membership]:
-        """The first membership of each `claim_name` on a topic; the others share its claim."""
-        return [next(iter(held)) for held in self._held.get(topic, {}).values()]
-
-    def _stand(self, topic: str, heads: Sequence[Membership], state: Versioned | None) -> bool:
-        """Whether the memberships stand in the topic's claims. Claims of the version of the last look are not read."""
+    def _stand(self, topic: str, state: Versioned | None) -> bool:
+        """Whether the topic's memberships stand in its claims. Claims of the version of the last look are not read."""
         if state is None:
             return False
         if self._stood.get(topic) == state.version:
             return True
         claims = next(readable([state], decode_claims), ProducerClaims(topic, 0))
-        if not all(membership.stands(claims) for membership in heads):
-            return False
-        with self._lock:
-            if self._heads(topic) == heads:  # one that joined meanwhile may have fallen before this version
+        with self._lock_of(topic):
+            # Memberships of one `claim_name` share its claim.
+            stand = all(next(iter(held)).stands(claims) for held in self._held.get(topic, {}).values())
+            if stand and topic in self._held:
                 self._stood[topic] = state.version
-        return True
+        return stand
 
     def _clean_one(self, deadline: Deadline) -> None:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""

@@ -25,6 +25,8 @@ class SubscriptionHandle(Protocol):
     topic: str
     subscription: str
     kafka_topic: str
+    kafka_topic_id: bytes | None
+    """The id by which Kafka tells it from other topics of its name; None where that is not on record."""
     type: SubscriptionType
     partition: int | None
     """The only partition that is served; None for all."""

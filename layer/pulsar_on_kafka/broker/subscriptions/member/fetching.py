@@ -106,7 +106,7 @@ class PartitionReader:
         return min(due_s, self._looking.due_s, *(gap.due_s for gap in self._in_a_gap.values()))
 
     def _take(self, events: Sequence[Event]) -> int:
-        if events:
+        if events and not self._consumer.notices_deletion:
             self._handle.incarnation.before_delivery()
         came = size = 0
         for event in events:

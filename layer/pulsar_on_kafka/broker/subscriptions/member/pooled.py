@@ -94,7 +94,8 @@ class PooledDriver:
         handle = self._handle
         self._consumer = WireMember(
             self._clients.groups, self._clients.reader, self._group_id, self._client_id, handle.kafka_topic, callbacks,
-            handle.partition, handle.local_peers, held_bytes=self._held_bytes, when_news=self._task.wake,
+            handle.partition, handle.local_peers, handle.kafka_topic_id,
+            held_bytes=self._held_bytes, when_news=self._task.wake,
         )  # fmt: skip
         return self._consumer
 
