@@ -32,6 +32,8 @@ class HoleBudget:
         self.allow(limit_bytes)
         self._lock = threading.Lock()
         self._used: dict[Hashable, Mapping[int, int]] = {}
+        self._total: Counter[int] = Counter()
+        """The sum of all of them. No second has 0."""
 
     def allow(self, limit_bytes: int) -> None:
         """Take as much as this from now on, if it is more. Raises InvalidOption below 1 MiB."""
@@ -43,24 +45,31 @@ class HoleBudget:
         """Reports the present memory of a cursor; returns the second (`current_s` at most) before which it must
         evict."""
         with self._lock:
+            self._forget(cursor)
             self._used[cursor] = bytes_by_second
-            total: Counter[int] = Counter()
-            for held in self._used.values():
-                total.update(held)
-        left = self.limit_bytes
-        for second in sorted(total, reverse=True):
-            left -= total[second]
-            if left < 0:
-                return min(second + 1, current_s)
+            self._total.update(bytes_by_second)
+            left = self.limit_bytes
+            if self._total.total() <= left:
+                return 0
+            for second in sorted(self._total, reverse=True):
+                left -= self._total[second]
+                if left < 0:
+                    return min(second + 1, current_s)
         return 0
 
     def forget(self, cursor: Hashable) -> None:
         with self._lock:
-            self._used.pop(cursor, None)
+            self._forget(cursor)
+
+    def _forget(self, cursor: Hashable) -> None:
+        for second, size in self._used.pop(cursor, {}).items():
+            self._total[second] -= size
+            if not self._total[second]:
+                del self._total[second]
 
     def used_bytes(self) -> int:
         with self._lock:
-            return sum(sum(held.values()) for held in self._used.values())
+            return self._total.total()
 
 
 class Residency:

@@ -70,6 +70,8 @@ class Departures:
         self._clock = clock
         self._lock = threading.Lock()
         self._all_local_peers: set[LocalPeers] = set()
+        self._attended: set[LocalPeers] = set()
+        """Those with something to watch, or that are due."""
         self._worker = Worker("pok-departures", self._look, "looking for processes that died", retry=Retry(LOOK_S))
         self._is_unable = False
         """Whether members cannot be removed."""
@@ -124,14 +126,26 @@ class Departures:
         """Make members of this group that die leave it, until `forget`."""
         with self._lock:
             self._all_local_peers.add(local_peers)
-            first = len(self._all_local_peers) == 1
         self._worker.start()
-        if first:
-            self._worker.wake()
+        self.attend(local_peers)
 
     def forget(self, local_peers: LocalPeers) -> None:
         with self._lock:
             self._all_local_peers.discard(local_peers)
+            self._attended.discard(local_peers)
+
+    def attend(self, local_peers: LocalPeers) -> None:
+        """What is watched of the group, or when it is due, has changed."""
+        with self._lock:
+            if local_peers not in self._all_local_peers:
+                return
+            if not local_peers.watched and local_peers.due_s == math.inf:
+                self._attended.discard(local_peers)
+                return
+            self._attended.add(local_peers)
+            first = len(self._attended) == 1
+        if first:
+            self._worker.wake()
 
     def now_s(self) -> float:
         return self._clock.monotonic()
@@ -150,10 +164,10 @@ class Departures:
 
     def _look(self) -> float:
         with self._lock:
-            all_local_peers = list(self._all_local_peers)
-        if not all_local_peers:
+            attended = list(self._attended)
+        if not attended:
             return math.inf
-        self.look(all_local_peers)
+        self.look(attended)
         return LOOK_S
 
     def look(self, all_local_peers: Sequence[LocalPeers]) -> None:
@@ -196,6 +210,7 @@ class LocalPeers:
     def changed(self) -> None:
         """There was a rebalance. Returns at once."""
         self.due_s = self._departures.now_s() + random.uniform(_SETTLED_S, 2 * _SETTLED_S)
+        self._departures.attend(self)
 
     def left(self) -> None:
         """Handles the closing of this member. While it was waiting for an assignment it could not send LeaveGroup: the
@@ -221,7 +236,8 @@ class LocalPeers:
                 retry_s = FORBIDDEN_RETRY_INTERVAL_S
                 self._departures.warn(living)
             self.due_s, self.watched = self._departures.now_s() + retry_s, ()
-            return
-        self.due_s = math.inf
-        processes = {process_of(member.client_id) for member in living}
-        self.watched = watched_by(this_process(), filter(is_of_this_machine, processes))
+        else:
+            self.due_s = math.inf
+            processes = {process_of(member.client_id) for member in living}
+            self.watched = watched_by(this_process(), filter(is_of_this_machine, processes))
+        self._departures.attend(self)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -64,6 +65,8 @@ class DeliveryChannel:
         self._log = log
         self._lock = threading.Lock()
         self._listeners: dict[str, dict[Listener, Patience]] = {}
+        self._topics: Counter[int] = Counter()
+        """The number of topics with listeners, by their partition of `deliveries`; no partition has 0."""
         self._tail = PartitionTail(
             log, DELIVERIES, reader, self._required_partitions, self._hand_on, name="pok-deliveries",
             without="other processes cannot seek, skip or delete by force this one's live subscriptions",
@@ -82,19 +85,26 @@ class DeliveryChannel:
     def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
         """Pass a topic's records to `listener` from now on. If the topic's partition is not being read, reading begins
         at `start`."""
+        partition = DELIVERIES.partition_for(topic)
         with self._lock:
             if self._closed:
                 return
-            self._listeners.setdefault(topic, {})[listener] = patience
-        self._tail.look(DELIVERIES.partition_for(topic), start)
+            if topic not in self._listeners:
+                self._listeners[topic] = {}
+                self._topics[partition] += 1
+            self._listeners[topic][listener] = patience
+        self._tail.look(partition, start)
 
     def unlisten(self, topic: str, listener: Listener) -> None:
         """Stop passing records; a call under way may still end after this. A second call does nothing."""
         with self._lock:
             listeners = self._listeners.get(topic, {})
             listeners.pop(listener, None)
-            if not listeners:
-                self._listeners.pop(topic, None)
+            if not listeners and self._listeners.pop(topic, None) is not None:
+                partition = DELIVERIES.partition_for(topic)
+                self._topics[partition] -= 1
+                if not self._topics[partition]:
+                    del self._topics[partition]
         self._tail.look()
 
     def read_from(self, topic: str, start: int) -> None:
@@ -161,18 +171,20 @@ class DeliveryChannel:
         with self._lock:
             self._closed = True
             self._listeners.clear()
+            self._topics.clear()
         self._tail.close(deadline)
 
     # The tail's thread --------------------------------------------------------------------------------------------
 
     def _required_partitions(self) -> set[int]:
         with self._lock:
-            return {DELIVERIES.partition_for(topic) for topic in self._listeners}
+            return set(self._topics)
 
     def _rest_s(self) -> float:
         with self._lock:
-            patience = [each for listeners in self._listeners.values() for each in listeners.values()]
-        return REST_S if all(each() for each in patience) else 0.0
+            every = list(self._listeners.values())
+        patient = (each() for listeners in every for each in list(listeners.values()))
+        return REST_S if all(patient) else 0.0
 
     def _hand_on(self, records: Sequence[tuple[int, LogRecord]]) -> None:
         by_topic: dict[str, list[DeliveryRecord]] = {}
