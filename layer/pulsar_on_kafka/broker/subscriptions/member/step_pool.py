@@ -87,7 +87,7 @@ class StepPool(OfOneProcess):
         self._crowded = False
         """Steps became ready while no thread was idle."""
         self._checked_begun, self._checked_s = 0, 0.0
-        """`_begun` as it was last seen to grow, and the time of that."""
+        """`_begun` as it was last seen to grow, or when steps began to wait for a thread, and the time of that."""
         self._is_closed = False
         self.lag = Latencies()
         """The delay of steps behind the time at which they were ready, in seconds."""
@@ -142,14 +142,16 @@ class StepPool(OfOneProcess):
 
     def _enqueue(self, task: StepTask) -> None:
         """For the holder of the lock."""
+        now_s = time.monotonic()
         task.state = _State.READY
-        self._ready.put((task, time.monotonic()))
+        self._ready.put((task, now_s))
         if self._idle >= self._ready.qsize():
             return
         if self._workers < WORKERS:
             self._begin_worker()
         elif not self._crowded:
             self._crowded = True
+            self._checked_begun, self._checked_s = self._begun, now_s
             self._changed.notify_all()
 
     def _begin_worker(self) -> None:

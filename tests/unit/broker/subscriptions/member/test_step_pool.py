@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
+from pulsar_on_kafka.broker.subscriptions.member import step_pool as module
 from pulsar_on_kafka.broker.subscriptions.member.step_pool import MAX_WORKERS, WORKERS, StepPool, StepTask
 from tests.waiting import until
+
+LONG_S = 600.0
 
 
 @pytest.fixture
@@ -120,8 +123,9 @@ def test_steps_that_wait_for_each_other_get_more_threads(pool: StepPool) -> None
     assert pool.threads <= MAX_WORKERS + 1
 
 
-def test_busy_steps_get_no_more_threads(pool: StepPool) -> None:
+def test_busy_steps_get_no_more_threads(pool: StepPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads help steps that wait. Steps that work would only take Python's lock from each other."""
+    monkeypatch.setattr(module, "_STUCK_S", LONG_S)  # a busy machine stops all of them for a while
     busy = [Counted(pool, time.monotonic) for _ in range(20)]
     for each in busy:
         each.task.wake()
@@ -129,13 +133,29 @@ def test_busy_steps_get_no_more_threads(pool: StepPool) -> None:
     assert pool.threads == WORKERS + 1
 
 
-def test_everyone_gets_a_turn(pool: StepPool) -> None:
-    busy = [Counted(pool, time.monotonic) for _ in range(50)]
-    for each in busy:
-        each.task.wake()
-    until(lambda: min(each.count for each in busy) >= 100, "100 steps of each")
-    counts = sorted(each.count for each in busy)
-    assert counts[-1] < 2 * counts[0]
+def test_everyone_gets_a_turn(pool: StepPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps of one task all others have one, but those that threads have in hand."""
+    monkeypatch.setattr(module, "_STUCK_S", LONG_S)
+    begun: list[int] = []
+
+    def begins(number: int) -> Callable[[], float]:
+        def step() -> float:
+            begun.append(number)
+            return time.monotonic()
+
+        return step
+
+    for number in range(50):
+        pool.add(begins(number)).wake()
+    until(lambda: len(set(begun)) == 50, "a step of each")
+    first = len(begun)
+    until(lambda: len(begun) >= first + 10_000, "10,000 steps")
+    turns, seen = begun[first : first + 10_000], dict[int, int]()
+    for place, number in enumerate(turns):
+        if number in seen:
+            between = set(turns[seen[number] : place])
+            assert len(between) >= 50 - 2 * WORKERS, between
+        seen[number] = place
 
 
 def test_a_failing_step_is_the_last_of_its_task_only(pool: StepPool, caplog: pytest.LogCaptureFixture) -> None:
