@@ -14,6 +14,7 @@ from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.harness.java.bridge import Bridge
 from tests.compat.harness.java.runtime import JavaRuntime, JavaUnavailable, known_jars
 from tests.steps import Unique
+from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
 java_gateway: Any = pytest.importorskip("py4j.java_gateway", reason="py4j is not installed")
@@ -96,7 +97,39 @@ def test_the_java_clients_administer_and_look_up(bridge: Bridge, url: str, uniqu
     admin.namespaces().deleteNamespace(f"{tenant}/prod")
     admin.tenants().deleteTenant(tenant)
     refused("NotFoundException", topics.unload, bills)
-    refused("ServerSideErrorException", topics.triggerCompaction, bills)
+    refused("NotFoundException", topics.triggerCompaction, bills)
+    admin.close()
+
+
+@pytest.mark.long
+def test_the_java_clients_terminate_a_topic(bridge: Bridge, url: str, unique: Unique) -> None:
+    api, topic = bridge.api, f"persistent://public/default/{unique()}"
+    admin = bridge.jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()
+    topics = admin.topics()
+    topics.createNonPartitionedTopic(topic, {"a": "b"})
+    topics.updateProperties(topic, {"c": "d"})
+    topics.removeProperties(topic, "a")
+    assert dict(topics.getProperties(topic)) == {"c": "d"}
+    client = api.PulsarClient.builder().serviceUrl(url).build()
+    producer = client.newProducer(api.Schema.STRING).topic(topic).create()
+    consumer = client.newConsumer(api.Schema.STRING).topic(bridge.texts(topic)).subscriptionName("s").subscribe()
+    reader = client.newReader(api.Schema.STRING).topic(topic).startMessageId(api.MessageId.earliest).create()
+    sent = producer.send("x")
+    topics.triggerCompaction(topic)
+    assert java_gateway.get_field(topics.compactionStatus(topic), "status").name() == "SUCCESS"
+    assert topics.terminateTopic(topic).toString() == sent.toString()
+    with pytest.raises(protocol.Py4JJavaError) as refusal:
+        producer.send("late")
+    assert "TopicTerminatedException" in str(refusal.value.java_exception)
+    assert not consumer.hasReachedEndOfTopic()
+    consumer.acknowledge(consumer.receive())
+    assert reader.readNext().getValue() == "x"
+    until(consumer.hasReachedEndOfTopic, "the consumer to know the end")
+    until(reader.hasReachedEndOfTopic, "the reader to know the end")
+    assert not reader.hasMessageAvailable()
+    topics.truncate(topic)
+    client.close()
+    topics.delete(topic)
     admin.close()
 
 

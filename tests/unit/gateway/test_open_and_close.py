@@ -97,6 +97,8 @@ class Attached:
 class _Handle:
     """Equal to itself alone."""
 
+    opened_topic: Any = None
+
     def __init__(self, made: Any) -> None:
         self.__dict__.update(made.__dict__)
 
