@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pulsar_on_kafka.admin.client import AdminClient
 from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
+from pulsar_on_kafka.admin.entries import BacklogAnalysis, EntryTransaction, StoredEntry
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
+from pulsar_on_kafka.admin.log_tails import bytes_from
 from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.admin.stats import (
     ConsumerStats,
@@ -30,11 +32,13 @@ from pulsar_on_kafka.broker.transactions.records.inspection import (
 __all__ = [
     "CLUSTER",
     "AdminClient",
+    "BacklogAnalysis",
     "ConsumerStats",
     "CoordinatorStats",
     "DeadLetter",
     "DeadLetterTopic",
     "EntryHolder",
+    "EntryTransaction",
     "LedgerCost",
     "LedgerInfo",
     "LetterFilter",
@@ -46,6 +50,7 @@ __all__ = [
     "Redriven",
     "SchemaEntry",
     "ShownMessage",
+    "StoredEntry",
     "StoredSchema",
     "SubscriptionStats",
     "TopicStats",
@@ -54,4 +59,5 @@ __all__ = [
     "TransactionInPendingAck",
     "TransactionInfo",
     "VerifiedBuffer",
+    "bytes_from",
 ]

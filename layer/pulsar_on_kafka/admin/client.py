@@ -14,6 +14,7 @@ from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
+from pulsar_on_kafka.admin.entries import EntryAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
@@ -37,6 +38,7 @@ _log = logging.getLogger(__name__)
 @raising_pulsar_errors
 class AdminClient(
     TopicAdmin,
+    EntryAdmin,
     DeadLetterAdmin,
     SchemaAdmin,
     TransactionAdmin,

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node, release
@@ -74,6 +75,22 @@ class AdminContext(OfOneProcess):
         if found is None:
             raise errors.NoSuchTopic(f"topic {name} does not exist")
         return found
+
+    def _check_partition(self, topic: Topic, name: TopicName) -> None:
+        """Raises NoSuchTopic: the topic has no partition of this name."""
+        if not topic.partitioned or name.partition >= topic.partitions:
+            count = topic.partitions if topic.partitioned else 0
+            raise errors.NoSuchTopic(f"topic {name.base} has {count} partitions, none is {name.partition}")
+
+    def _one_partition(self, topic: str, deadline: Deadline) -> tuple[Topic, int]:
+        """Raises InvalidOption: the name is that of a partitioned topic."""
+        name, found = TopicName.parse(topic), self._topic_around(topic, deadline)
+        if name.partition >= 0:
+            self._check_partition(found, name)
+            return found, name.partition
+        if found.partitioned:
+            raise errors.InvalidOption(f"{name} has {counted(found.partitions, 'partition')}: name one of them")
+        return found, 0
 
     def _recorded_subscription(self, topic: Topic, name: str, deadline: Deadline) -> Subscription:
         found = self.node.subscriptions.find(topic, name, deadline)

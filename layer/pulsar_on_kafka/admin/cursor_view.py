@@ -121,6 +121,18 @@ class PartitionCursor:
         found = self.state.deleted.first_gap(max(offset, self.state.next_unacked))
         return found if found < self.highest else None
 
+    def acknowledged_ranges(self) -> Iterator[tuple[int, int]]:
+        """The ranges of acknowledged entries above mark-delete, in order: first and last offset, both inclusive."""
+        deleted, position = self.state.deleted, self.state.next_unacked
+        while (first := deleted.next_member(position, self.end)) < self.end:
+            position = deleted.first_gap(first)
+            yield first, position - 1
+
+    def acknowledged_in_batches(self) -> Iterator[tuple[int, list[int]]]:
+        """The batch entries of which some messages are acknowledged: the offset, and the batch indexes of those."""
+        for offset, acks in self.state.batches.items():
+            yield offset, [index for index in range(acks.batch_size) if acks.acked >> index & 1]
+
     def fate(self, offset: int) -> EntryFate:
         """The state of one entry, as last saved."""
         known, batch = self.state.deliveries, self.state.batches.get(offset)

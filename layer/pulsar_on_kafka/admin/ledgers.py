@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.admin.log_tails import LogTails, bytes_from
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo, infos
@@ -15,9 +16,12 @@ from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
 from pulsar_on_kafka.broker.managed_ledger.model import LedgerPlace
 from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.client.receiving.start_position import start_offset
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 
@@ -27,6 +31,10 @@ _log: Final = logging.getLogger(__name__)
 @raising_pulsar_errors
 class LedgerAdmin(AdminContext):
     """Any process reads the lists; the numbers of entries are those of Kafka's log as it is now."""
+
+    def __init__(self, node: Node, timeout_s: float) -> None:
+        super().__init__(node, timeout_s)
+        self._tails = LogTails()
 
     def list_ledgers(self, topic: str) -> list[LedgerInfo]:
         """The ledgers of a topic (or of one partition, by its name), in order. Source: the `ledgers` of Pulsar's
@@ -44,6 +52,24 @@ class LedgerAdmin(AdminContext):
         if found is None:
             raise errors.NoSuchTopic(f"topic {name} does not exist")
         return self._infos(found, range(found.partitions) if name.partition < 0 else [name.partition], deadline)
+
+    def measured_ledgers(self, topic: str) -> list[LedgerInfo]:
+        """`list_ledgers`, whose sizes and errors cover all entries: what no maintenance has measured yet is sampled
+        now, 512 records of each partition at most. Memory: see `LogTails`."""
+        found = self.list_ledgers(topic)
+        deadline, fetcher = self._deadline(), self.node.fetcher
+        opened = self._topic_around(topic, deadline)
+        return [self._tails.measured(opened, each, fetcher, deadline) for each in found]
+
+    def backlog_size(self, topic: str, message_id: NativeMessageId) -> int:
+        """The approximate bytes of a topic without partitions, or of a partition, from a message id on. Source:
+        Pulsar's `get-backlog-size`. Raises TopicNotFound."""
+        deadline = self._deadline()
+        found, partition = self._one_partition(topic, deadline)
+        starts, ends = self._log_ends(found, deadline, [partition])
+        low, end = starts[partition], ends[partition]
+        offset = start_offset(found.layout, partition, message_id, inclusive=True, low=low, end=end)
+        return bytes_from(self.measured_ledgers(topic), end if message_id == NativeMessageId.latest else offset)
 
     def get_ledger(self, ledger_id: int) -> LedgerInfo:
         """One ledger of any topic. Ours, not Pulsar's.

@@ -4,46 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
+from pulsar_on_kafka.admin.cursors import CursorAdmin, check_persistent
 from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, UnreadableCursor
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_transfer import compare_subscription
 from pulsar_on_kafka.broker.node.node import acquire, release
 from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison
 from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
-from pulsar_on_kafka.client.receiving.start_position import TopicPositions
-from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
-    AcknowledgeUpTo,
-    CursorCommand,
-    DescribeConsumers,
-    SaveNow,
-    Seek,
-    Skip,
-)
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import DescribeConsumers, SaveNow
+from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
 
 
 @raising_pulsar_errors
-class SubscriptionAdmin(AdminContext):
+class SubscriptionAdmin(CursorAdmin):
     """Cursors are shown as they were saved last; a call that moves one goes through its owner when there is one."""
 
-    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
-        """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists."""
+    def create_subscription(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        from_earliest: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists, and
+        InvalidConfiguration when the properties take more than 256 KiB."""
         deadline = self._deadline()
+        _check_size(subscription, properties or {})
         opened = self._topic(topic, deadline)
-        _check_persistent(opened)
+        check_persistent(opened)
         self.node.check_new_subscription(opened, subscription, deadline)
         starts, ends = self._log_ends(opened, deadline)
-        self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
+        offsets = starts if from_earliest else ends
+        self.node.subscriptions.create(opened, subscription, offsets, deadline, properties=properties or {})
         self.node.topics.deletions.await_decision(opened, deadline)
+
+    def update_subscription_properties(self, topic: str, subscription: str, properties: Mapping[str, str]) -> None:
+        """Replaces the properties of a subscription. A consumer that brings properties of its subscription replaces
+        them later.
+
+        Raises:
+            SubscriptionNotFound: it does not exist.
+            InvalidConfiguration: they take more than 256 KiB.
+        """
+        deadline = self._deadline()
+        _check_size(subscription, properties)
+        found, _ = self._addressed(topic, subscription, deadline)
+        self.node.subscriptions.set_properties(found, properties, deadline)
+
+    def subscription_properties(self, topic: str, subscription: str) -> dict[str, str]:
+        """The properties of a subscription. Raises SubscriptionNotFound."""
+        return dict(self._addressed(topic, subscription, self._deadline())[0].properties)
 
     def replicate_subscription(self, topic: str, subscription: str) -> None:
         """Replicates a subscription to the clusters that its topic is copied to, as a consumer does with
@@ -158,21 +176,19 @@ class SubscriptionAdmin(AdminContext):
         return None
 
     def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
-        """Each partition's cursor with all of its holes, and their bytes on Kafka, as last saved; sends no request to
-        consumers.
+        """Each partition's cursor (or that of one partition, by its name) with all of its holes, and their bytes on
+        Kafka, as last saved; sends no request to consumers.
 
         With `fresh` live owners save first (`Timeout` when they do not reply).
         """
         deadline = self._deadline()
-        found = self._kept_subscription(topic, subscription, deadline)
+        found, partitions = self._addressed(topic, subscription, deadline)
         if fresh:
-            self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
-        starts, ends = self._log_ends(found.topic, deadline)
+            self._move(found, dict.fromkeys(partitions, SaveNow()), deadline)
+        starts, ends = self._log_ends(found.topic, deadline, partitions)
         views = []
-        for partition, cursor in self.node.memberships.cursors.read_whole(found, deadline).items():
+        for partition, cursor in self._whole_cursors(found, starts, deadline).items():
             identity = cursor_identity(found, partition)
-            if cursor.state.next_unacked < starts[partition]:
-                cursor.state.acknowledge_cumulative(starts[partition] - 1)
             views.append(
                 view_of(
                     partition,
@@ -186,58 +202,6 @@ class SubscriptionAdmin(AdminContext):
                 )
             )
         return views
-
-    def reset_cursor(
-        self, topic: str, subscription: str, *, timestamp_ms: int | None = None, message_id: object | None = None
-    ) -> None:
-        """Set a subscription to a time, or to a message id (which is delivered next).
-
-        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped. A cursor that
-        cannot be read (`unreadable_cursors`) can be again.
-
-        Raises:
-            Timeout: their processes did not answer in time; the cursors may be moved or not.
-        """
-        if (timestamp_ms is None) == (message_id is None):
-            raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
-        deadline = self._deadline()
-        found = self._kept_subscription(topic, subscription, deadline)
-        targets = (
-            {p: Seek(offset) for p, offset in self._offsets_at(found.topic, timestamp_ms, deadline).items()}
-            if timestamp_ms is not None
-            else self._places_of(found.topic, message_id, deadline)
-        )
-        self._move(found, targets, deadline)
-
-    def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
-        """The reasons, by partition, why acknowledgements above mark-delete cannot be read. Such a partition is not
-        served until `reset_cursor` or `clear_backlog`, which delete them."""
-        deadline = self._deadline()
-        return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
-
-    def skip(self, topic: str, subscription: str, count: int) -> int:
-        """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
-
-        Live consumers still get what waits in their inboxes, as on Pulsar.
-
-        Raises:
-            Timeout: see `reset_cursor`.
-        """
-        if count < 1:
-            raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
-        deadline = self._deadline()
-        found = self._kept_subscription(topic, subscription, deadline)
-        _, ends = self._log_ends(found.topic, deadline)
-        return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
-
-    def clear_backlog(self, topic: str, subscription: str) -> None:
-        """Acknowledge everything up to the log's end, as `skip`; a cursor that cannot be read is set there."""
-        deadline = self._deadline()
-        found = self._kept_subscription(topic, subscription, deadline)
-        _, ends = self._log_ends(found.topic, deadline)
-        lost = self._unreadable(found, deadline)
-        commands = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
-        self._move(found, commands, deadline)
 
     def compare_subscription(
         self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
@@ -272,26 +236,6 @@ class SubscriptionAdmin(AdminContext):
         found = self._subscription(topic, subscription, deadline)
         self.node.memberships.delete_subscription(found, deadline, force=force)
 
-    def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
-        opened = self._topic(topic, deadline)
-        found = self._recorded_subscription(opened, subscription, deadline)
-        if not self._is_there(found, deadline):
-            raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
-        return found
-
-    def _kept_subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
-        """One whose cursor can be moved."""
-        _check_persistent(self._topic(topic, deadline))
-        return self._subscription(topic, subscription, deadline)
-
-    def _subscriptions(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
-        return [found for found in self.node.subscriptions.list(topic, deadline) if self._is_there(found, deadline)]
-
-    def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """A non-durable subscription is there as long as its consumers are, and so is any of a non-persistent topic."""
-        lasts = subscription.topic.name.is_persistent and not subscription.non_durable
-        return lasts or self.node.subscriptions.has_consumers(subscription, deadline)
-
     def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
         members: list[str] = []
         owners: dict[int, str] = {}
@@ -306,26 +250,6 @@ class SubscriptionAdmin(AdminContext):
                     if kafka_topic == subscription.topic.kafka_topic and served in (None, partition):
                         owners[partition] = who
         return tuple(members), owners
-
-    def _offsets_at(self, topic: Topic, timestamp_ms: int, deadline: Deadline) -> dict[int, int]:
-        ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-        found = {p: self.node.fetcher.offset_at_time(topic.kafka_topic, p, timestamp_ms, deadline) for p in ends}
-        return {p: ends[p] if offset is None else offset for p, offset in found.items()}
-
-    def _places_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, Seek]:
-        requested = native(message_id)
-        if requested is None:
-            raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")
-        starts, ends = self._log_ends(topic, deadline)
-        if requested in (NativeMessageId.earliest, NativeMessageId.latest):
-            offsets = starts if requested == NativeMessageId.earliest else ends
-            return {partition: Seek(offset) for partition, offset in offsets.items()}
-        partition = max(0, requested.partition())
-        place = requested.first_chunk() or (requested.ledger_id(), requested.entry_id())
-        offset = topic.layout.kafka_offset(partition, *place)
-        if offset >= ends.get(partition, 0):
-            return {partition: Seek(ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
-        return {partition: TopicPositions(self.node, topic).seek_to(partition, offset, requested, deadline)}
 
     def _cursors(
         self,
@@ -380,27 +304,14 @@ class SubscriptionAdmin(AdminContext):
             0 if state.deliveries is None else len(state.deliveries.suspects),
         )
 
-    def _unreadable(self, subscription: Subscription, deadline: Deadline) -> dict[int, str]:
-        cursors, unreadable = self.node.memberships.cursors.read_readable(subscription, deadline)
-        for partition, cursor in cursors.items():
-            try:
-                self.node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
-            except UnreadableCursor as reason:
-                unreadable[partition] = reason
-        return {partition: str(reason) for partition, reason in sorted(unreadable.items())}
-
-    def _move(
-        self, subscription: Subscription, commands: Mapping[int, CursorCommand], deadline: Deadline
-    ) -> dict[int, int]:
-        """The results of what is wished of the partitions that the subscription is on."""
-        on = {partition: command for partition, command in commands.items() if partition in subscription.served}
-        return self.node.memberships.live_cursors.change(subscription, on, deadline)
-
 
 def _saved_in(cursor: RecoveredCursor) -> str:
     return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
 
 
-def _check_persistent(topic: Topic) -> None:
-    if not topic.name.is_persistent:
-        raise errors.Refused(f"{topic.name} is not persistent: its subscriptions are there while their consumers are")
+def _check_size(subscription: str, properties: Mapping[str, str]) -> None:
+    size = properties_bytes(properties)
+    if size > MAX_PROPERTIES_BYTES:
+        raise errors.InvalidOption(
+            f"properties of subscription {subscription} take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept"
+        )

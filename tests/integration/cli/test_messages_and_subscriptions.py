@@ -162,6 +162,8 @@ def test_a_subscription_from_creation_to_deletion(done: Pok, refused: Pok, uniqu
         ["reset", "--message-id", "earliest", "--yes"],
         ["skip", "-n", "1", "--yes"],
         ["clear-backlog", "--yes"],
+        ["expire", "--older-than", "1", "--yes"],
+        ["properties"],
         ["unsubscribe", "--yes"],
     ],
 )
@@ -224,6 +226,32 @@ def test_skip_and_clear(done: Pok, refused: Pok, unique: Unique) -> None:
     assert _next_payload(done, topic) == "c"
     cleared = done("subscriptions", "clear-backlog", topic, "-s", "s", "--yes").out
     assert cleared.endswith("cleared, backlog 2 -> 0\n")
+
+
+def test_messages_expire(pok: Pok, done: Pok, refused: Pok, unique: Unique) -> None:
+    topic = unique()
+    ids = done("produce", topic, "-m", "a", "-m", "b", "-m", "c").lines
+    done("subscriptions", "create", topic, "-s", "s", "--initial", "earliest")
+    assert "--yes" in refused("subscriptions", "expire", topic, "-s", "s", "--message-id", ids[0]).err
+    misused = pok("subscriptions", "expire", topic, "-s", "s", "--yes")
+    assert (misused.code, "either" in misused.err) == (2, True)
+    found = done("subscriptions", "expire", topic, "-s", "s", "--older-than", "3600", "--yes", "--output", "json").json
+    assert (found["expired"], found["backlog"]) == (0, 3)
+    expired = done("subscriptions", "expire", topic, "-s", "s", "--message-id", ids[1], "--yes").out
+    assert expired.endswith("2 messages expired, backlog 3 -> 1\n")
+    assert _next_payload(done, topic) == "c"
+
+
+def test_a_subscription_has_properties(pok: Pok, done: Pok, unique: Unique) -> None:
+    topic = unique()
+    done("topics", "create", topic)
+    done("subscriptions", "create", topic, "-s", "s")
+    here = ("subscriptions", "properties", topic, "-s", "s")
+    misused = pok(*here, "-p", "x")
+    assert (misused.code, "no property" in misused.err) == (2, True)
+    assert done(*here, "-p", "a=1", "-p", "b=2", "--output", "json").json == {"a": "1", "b": "2"}
+    assert done(*here, "-p", "b=3").out.split() == ["b", "3"]
+    assert done(*here, "--clear", "--output", "json").json == {}
 
 
 def test_show_draws_the_holes_and_tells_their_costs(

@@ -40,4 +40,4 @@ class Rest:
     def refuses(self, status: int, reason: str, method: str, path: str, **more: Any) -> None:
         found = self.ask(method, path, **more)
         assert found.status_code == status, (found.status_code, found.text)
-        assert reason in found.json()["reason"]
+        assert reason in found.json()["reason"], found.text

@@ -187,3 +187,52 @@ def test_the_java_client_reads_and_sets_policies(bridge: Bridge, url: str, uniqu
     spaces.clearNamespaceBacklog(space)
     spaces.unload(space)
     admin.close()
+
+
+@pytest.mark.long
+def test_the_java_admin_frees_a_stuck_consumer(bridge: Bridge, url: str, admin: AdminClient, unique: Unique) -> None:
+    jvm, topic = bridge.jvm, f"persistent://public/default/{unique()}"
+    java = jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()
+    topics, ids = java.topics(), bridge.api.MessageId
+    client = bridge.api.PulsarClient.builder().serviceUrl(url).build()
+    texts = client.newProducer(bridge.api.Schema.STRING).topic(topic).enableBatching(False).create()
+    topics.createSubscription(topic, "s", ids.earliest, False, {"team": "a"})
+    assert dict(topics.getSubscriptionProperties(topic, "s")) == {"team": "a"}
+    topics.updateSubscriptionProperties(topic, "s", {"team": "b"})
+    sent = [texts.newMessage().key("k").property("n", str(n)).value(f"text {n}").send() for n in range(6)]
+
+    def peeked(count: int) -> list[str]:
+        return [bytes(message.getData()).decode() for message in topics.peekMessages(topic, "s", count)]
+
+    assert peeked(3) == ["text 0", "text 1", "text 2"]
+    (first,) = topics.peekMessages(topic, "s", 1)
+    assert (first.getKey(), first.getProperties()["n"], first.getPublishTime() > 0) == ("k", "0", True)
+    found = topics.getMessageById(topic, sent[4].getLedgerId(), sent[4].getEntryId())
+    assert bytes(found.getData()) == b"text 4"
+    assert bytes(topics.examineMessage(topic, "latest", 1).getData()) == b"text 5"
+    assert topics.getLastMessageId(topic).getEntryId() == 5
+    assert topics.getMessageIdByTimestamp(topic, 1).getEntryId() == 0
+    topics.skipMessages(topic, "s", 2)
+    topics.expireMessages(topic, "s", sent[2], False)
+    assert peeked(9) == ["text 3", "text 4", "text 5"]
+    assert topics.analyzeSubscriptionBacklog(topic, "s", jvm.java.util.Optional.empty()).getEntries() == 3
+    topics.resetCursor(topic, "s", sent[1], True)
+    assert peeked(1) == ["text 2"]
+    topics.resetCursor(topic, "s", 1)
+    assert peeked(1) == ["text 0"]
+    stats = topics.getStats(topic)
+    assert 0 < stats.getBacklogSize() <= stats.getStorageSize()
+    assert topics.getBacklogSizeByMessageId(topic, ids.earliest) == stats.getStorageSize()
+    internal = topics.getInternalStats(topic)
+    assert java_gateway.get_field(internal, "entriesAddedCounter") == 6
+    cursor = java_gateway.get_field(internal, "cursors")["s"]
+    assert java_gateway.get_field(cursor, "readPosition").endswith(":0")
+    assert '"cursors"' in topics.getInternalInfo(topic)
+    topics.setReplicatedSubscriptionStatus(topic, "s", True)
+    assert dict(topics.getReplicatedSubscriptionStatus(topic, "s")) == {topic: True}
+    topics.skipAllMessages(topic, "s")
+    refused("ConflictException", topics.expireMessages, topic, "s", 1)
+    assert peeked(1) == []
+    refused("NotFoundException", topics.resetCursor, topic, "none", 1)
+    client.close()
+    java.close()

@@ -152,7 +152,7 @@ class KafkaDataTopics:
         sampled: dict[int, list[Sampled]] = defaultdict(list)
 
         def take(place: int, records: list[KafkaRecord]) -> None:
-            sampled[belongs[place]].extend(_sampled(record) for record in records)
+            sampled[belongs[place]].extend(sample_of(record) for record in records)
 
         failed = {belongs[place]: failure for place, failure in self._reader.read(ranges, take, deadline).items()}
         return [
@@ -165,7 +165,7 @@ def _of(topic: str, partitions: int, ranges: Mapping[tuple[str, int], tuple[int,
     return {p: LogRange(*ranges[topic, p]) for p in range(partitions) if (topic, p) in ranges}
 
 
-def _sampled(record: KafkaRecord) -> Sampled:
+def sample_of(record: KafkaRecord) -> Sampled:
     headers = sum(len(name) + len(value or b"") for name, value in headers_of(record) or ())
     size = len(record.key() or b"") + len(record.value() or b"") + headers
     return Sampled(record.offset(), size, record.timestamp()[1])

@@ -35,6 +35,7 @@ from pulsar_on_kafka.client.values.texts import (
     member_text,
     message_id_text,
     parse_message_id,
+    parse_properties,
     parse_time,
     printable,
     process_text,
@@ -306,6 +307,74 @@ def clear_backlog(
     confirm(f"acknowledge the whole backlog of {_description(stats)}{_lost(lost)}", yes)
     admin.clear_backlog(topic, subscription)
     _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
+
+
+@command(app, "expire")
+def expire(
+    settings: Settings,
+    admin: AdminClient,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    older_than_s: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than", metavar="SECONDS", min=1, help="Messages published before that.", show_default=False
+        ),
+    ] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option(
+            "--message-id", metavar="ID", help="Messages up to this one, ledger:entry[:partition].", show_default=False
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Acknowledge old messages unread. Live consumers still get what is in their inboxes."""
+    if (older_than_s is None) == (message_id is None):
+        raise typer.BadParameter("name the messages: either --older-than or --message-id")
+    try:
+        upto = None if message_id is None else parse_message_id(message_id)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--message-id") from error
+    which = f"older than {older_than_s} s" if upto is None else f"up to {message_id_text(upto)}"
+    stats = admin.subscription_stats(topic, subscription)
+    confirm(f"acknowledge the messages {which} of {_description(stats)}", yes)
+    expired = sum(admin.expire_messages(topic, subscription, older_than_s=older_than_s, message_id=upto).values())
+    _show_backlog(settings, admin, stats, f"{counted(expired, 'message')} expired", {"expired": expired})
+
+
+@command(app, "properties")
+def properties(
+    settings: Settings,
+    admin: AdminClient,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Replace the properties by these. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the properties.")] = False,
+) -> None:
+    """Show the properties of a subscription, or replace them."""
+    if given and clear:
+        raise typer.BadParameter("name either --property or --clear")
+    try:
+        wanted = parse_properties(given or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--property") from error
+    if wanted or clear:
+        admin.update_subscription_properties(topic, subscription, wanted)
+    found = admin.subscription_properties(topic, subscription)
+    if settings.json:
+        write_json(found)
+    else:
+        show_pairs(found)
 
 
 @command(app, "unsubscribe")

@@ -136,7 +136,7 @@ class TopicPositions:
         Source: PersistentTopic.getLastDispatchablePosition."""
         low, end = self._node.fetcher.watermarks(self._topic.kafka_topic, partition, deadline)
         end = min(end, self._topic.terminated.get(partition, end))
-        snapshot = self._on_record(partition, deadline)
+        snapshot = self.transactions(partition, deadline)
         if snapshot is not None and snapshot.bound is not None and snapshot.bound < end:
             start = max(low, snapshot.bound)
             records = transactional_records(self._node, self._topic, partition, start, end, deadline)
@@ -150,8 +150,9 @@ class TopicPositions:
             end, size = start, min(4 * size, _LARGEST_BLOCK)
         return low - 1
 
-    def _on_record(self, partition: int, deadline: Deadline) -> BufferSnapshot | None:
-        """None where there never was a transaction; also without the right to know."""
+    def transactions(self, partition: int, deadline: Deadline) -> BufferSnapshot | None:
+        """The open and the aborted transactions of a partition; None where there never was one, or without the right
+        to read them."""
         try:
             if not self._node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
                 return None

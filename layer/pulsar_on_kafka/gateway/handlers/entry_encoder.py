@@ -14,10 +14,11 @@ from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka_mapping.records.message_record import BatchInfo
 from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
 from pulsar_on_kafka_mapping.wire.entries import MAX_MESSAGE_ENTRY_BYTES, WireEntry, write_entry
-from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_metadata
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 
@@ -63,9 +64,7 @@ class OutgoingEntries:
             for chunk in record.chunks():
                 yield chunk.offset(), _entry(chunk, chunk.value()), 0
             return
-        form = payload_form(record)
-        if form is not None and form.messages > MAX_IN_BATCH:
-            raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MAX_IN_BATCH}")
+        form = _form(record)
         if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE:
             yield offset, _entry(record, record.value()), 0
         elif form.format_version == PayloadFormat.PULSAR_BATCH:
@@ -96,6 +95,22 @@ class OutgoingEntries:
             self._bytes -= len(self._known.popitem(last=False)[1][1])
 
 
+def decoded_entry(record: Any) -> tuple[PulsarMetadata, bytes]:
+    """The metadata and the payload of a record, as in Pulsar's protocol. Raises as `OutgoingEntries.of`."""
+    form = _form(record)
+    if form is None or form.format_version in (PayloadFormat.PULSAR_MESSAGE, PayloadFormat.PULSAR_BATCH):
+        return _metadata(record, record.value()), record.value() or b""
+    payload = _in_pulsars_form(record, form.messages)
+    return _metadata(record, payload), payload
+
+
+def _form(record: Any) -> BatchInfo | None:
+    form = payload_form(record)
+    if form is not None and form.messages > MAX_IN_BATCH:
+        raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MAX_IN_BATCH}")
+    return form
+
+
 def _in_pulsars_form(record: Any, size: int) -> bytes:
     if is_encrypted(record):
         raise NotForPulsarsClients("a batch of the SDK is encrypted, which Pulsar's clients cannot decode")
@@ -105,12 +120,16 @@ def _in_pulsars_form(record: Any, size: int) -> bytes:
 
 def _entry(record: Any, value: bytes | None) -> bytes:
     """Its metadata, with this payload."""
-    headers = headers_of(record) or []
-    metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
-    if metadata.txn_most is not None and metadata.txn_least is not None:
-        metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as in commands
-    encoded = encode_metadata(metadata)
+    encoded = encode_metadata(_metadata(record, value))
     size = len(encoded) + len(value or b"")
     if size > MAX_MESSAGE_ENTRY_BYTES:
         raise NotForPulsarsClients(f"it has {size} bytes, of which a frame takes {MAX_MESSAGE_ENTRY_BYTES}")
     return write_entry(WireEntry(encoded, value or b""))
+
+
+def _metadata(record: Any, value: bytes | None) -> PulsarMetadata:
+    headers = headers_of(record) or []
+    metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
+    if metadata.txn_most is not None and metadata.txn_least is not None:
+        metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as in commands
+    return metadata

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _log: Final = logging.getLogger(__name__)
 
 OPERATION_S: Final = 30.0
 _PERSISTENT: Final = "persistent"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class RestError(Exception):
@@ -34,6 +36,14 @@ class Text(str):
     """A reply in plain text."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A reply of bytes, with headers in UTF-8. A name may occur several times."""
+
+    body: bytes
+    headers: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +112,11 @@ class RestRequest:
         return value == "true"
 
     def number(self, name: str) -> int:
-        """A parameter that is a number. Raises RestError: it is none, or missing."""
-        value = self.query.get(name, "")
-        if not value.isdecimal():
-            raise RestError(400, f"{name} is {value!r:.60}, expected a number")
+        """A number in the path or, if it is not there, in the query. Raises RestError: the value is no integer of 64
+        bits, or missing."""
+        value = self.names.get(name, self.query.get(name, ""))
+        if not _INTEGER.fullmatch(value) or not -(2**63) <= int(value) < 2**63:
+            raise RestError(400, f"{name} is {value!r:.60}, expected an integer of 64 bits")
         return int(value)
 
     def json(self) -> Any:

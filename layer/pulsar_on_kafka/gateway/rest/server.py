@@ -25,6 +25,9 @@ from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.rest import (
     brokers,
     clusters,
+    cursors,
+    entries,
+    internals,
     policies,
     schemas,
     statistics,
@@ -32,7 +35,7 @@ from pulsar_on_kafka.gateway.rest import (
     topics,
     transactions,
 )
-from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest, Text, refusal, unserved
+from pulsar_on_kafka.gateway.rest.request import Binary, Cluster, RestError, RestRequest, Text, refusal, unserved
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -149,6 +152,27 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_TOPIC}/subscriptions", topics.subscriptions),
     ("PUT", _SUBSCRIPTION, topics.make_subscription),
     ("DELETE", _SUBSCRIPTION, topics.delete_subscription),
+    ("POST", f"{_SUBSCRIPTION}/resetcursor/{{timestamp}}", cursors.reset_to_time),
+    ("POST", f"{_SUBSCRIPTION}/resetcursor", cursors.reset_to_id),
+    ("POST", f"{_SUBSCRIPTION}/skip/{{count}}", cursors.skip),
+    ("POST", f"{_SUBSCRIPTION}/skip_all", cursors.skip_all),
+    ("POST", f"{_SUBSCRIPTION}/expireMessages/{{seconds}}", cursors.expire),
+    ("POST", f"{_SUBSCRIPTION}/expireMessages", cursors.expire_to_id),
+    ("POST", f"{_TOPIC}/all_subscription/expireMessages/{{seconds}}", cursors.expire_everywhere),
+    ("GET", f"{_SUBSCRIPTION}/properties", cursors.properties),
+    ("PUT", f"{_SUBSCRIPTION}/properties", cursors.set_properties),
+    ("GET", f"{_SUBSCRIPTION}/replicatedSubscriptionStatus", cursors.replicated),
+    ("POST", f"{_SUBSCRIPTION}/replicatedSubscriptionStatus", cursors.set_replicated),
+    ("GET", f"{_SUBSCRIPTION}/position/{{position}}", entries.peek),
+    ("POST", f"{_SUBSCRIPTION}/analyzeBacklog", entries.analyze),
+    ("GET", f"{_TOPIC}/ledger/{{ledger}}/entry/{{entry}}", entries.by_id),
+    ("GET", f"{_TOPIC}/examinemessage", entries.examine),
+    ("GET", f"{_TOPIC}/messageid/{{timestamp}}", entries.id_at),
+    ("GET", f"{_TOPIC}/lastMessageId", entries.last_id),
+    ("PUT", f"{_TOPIC}/backlogSize", entries.backlog_size),
+    ("GET", f"{_TOPIC}/internalStats", internals.stats),
+    ("GET", f"{_TOPIC}/partitioned-internalStats", internals.partitioned_stats),
+    ("GET", f"{_TOPIC}/internal-info", internals.info),
     ("GET", f"{_TOPIC}/stats", statistics.stats),
     ("GET", f"{_TOPIC}/partitioned-stats", statistics.partitioned_stats),
 )
@@ -220,6 +244,8 @@ class Rest:
                 return _refused(refusal(failure))
             if isinstance(found, Text):
                 return PlainTextResponse(found)
+            if isinstance(found, Binary):
+                return _binary(found)
             return Response(status_code=204) if found is None else _json(found)
 
         return answer
@@ -297,6 +323,13 @@ async def _body(request: Request) -> bytes:
 
 def _json(value: object, status: int = 200) -> Response:
     return Response(json.dumps(value), status, media_type="application/json")
+
+
+def _binary(found: Binary) -> Response:
+    """Header names keep their case, which Pulsar's Java client compares."""
+    answer = Response(found.body, media_type="application/octet-stream")
+    answer.raw_headers.extend((name.encode(), value.encode()) for name, value in found.headers)
+    return answer
 
 
 def _refused(error: RestError) -> Response:

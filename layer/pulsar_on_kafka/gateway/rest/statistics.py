@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
+from pulsar_on_kafka.admin import (
+    ConsumerStats,
+    LedgerInfo,
+    PublisherStats,
+    SubscriptionStats,
+    TopicStats,
+    bytes_from,
+)
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
@@ -57,6 +64,14 @@ class _TopicStatistics:
         self._consumers: dict[str, list[ConsumerStats]] = {
             each: admin.subscription_consumers(str(name), each) for each in self._subscriptions
         }
+        self._ledgers: dict[int, list[LedgerInfo]] = {}
+        for each in admin.measured_ledgers(str(name)) if name.is_persistent else ():
+            self._ledgers.setdefault(each.partition, []).append(each)
+        self._times: dict[str, dict[int, int]] = {}
+        if request.flag("getEarliestTimeInBacklog") and name.is_persistent:
+            durable = [each for each, found in self._subscriptions.items() if found.durable]
+            self._times = {each: admin.backlog_times(str(name), each) for each in durable}
+        self._sizes_backlogs = request.flag("subscriptionBacklogSize", default=True)
         self._lists_publishers = not request.flag("excludePublishers")
         self._lists_consumers = not request.flag("excludeConsumers")
 
@@ -64,14 +79,19 @@ class _TopicStatistics:
         """The statistics of one partition, or of all together. Producers, consumers and transactions belong to the
         whole topic."""
         subscriptions = {
-            name: _subscription(found, partition, self._consumers[name]) for name, found in self._subscriptions.items()
+            name: {
+                **_subscription(found, partition, self._consumers[name]),
+                **self._sizes_of(found, partition),
+            }
+            for name, found in self._subscriptions.items()
         }
         listed = {
             name: found if self._lists_consumers else {**found, "consumers": []}
             for name, found in subscriptions.items()
         }
+        storage = self._storage(partition)
         if partition is not None and self.topic.partitioned:
-            return {"subscriptions": listed}
+            return {**storage, "subscriptions": listed}
         publishers = [_publisher(each) for each in self.topic.publishers]
         rates_in = _sums(publishers, _RATES_IN)
         return {
@@ -80,6 +100,7 @@ class _TopicStatistics:
             **_sums(subscriptions.values(), _RATES_OUT),
             **_counts(publishers, _COUNTERS_IN),
             **_counts(subscriptions.values(), _COUNTERS_OUT),
+            **storage,
             "subscriptions": listed,
             "publishers": [
                 {name: value for name, value in each.items() if name not in _COUNTERS_IN} for each in publishers
@@ -92,6 +113,35 @@ class _TopicStatistics:
                 name: {"replicationBacklog": each.backlog, "connected": bool(each.connected)}
                 for name, each in self.topic.replication.items()
             },
+        }
+
+    def _storage(self, partition: int | None) -> dict[str, Any]:
+        """The topic's sizes. The backlog's is that of the slowest subscription, in each partition."""
+        if not self._ledgers:
+            return {}
+        slowest: dict[int, int] = {}
+        for found in self._subscriptions.values():
+            for cursor in found.partitions if found.durable else ():
+                slowest[cursor.partition] = min(cursor.mark_delete + 1, slowest.get(cursor.partition, cursor.end))
+        each = self._ledgers if partition is None else [partition]
+        times = [times[p] for times in self._times.values() for p in each if p in times]
+        return {
+            "storageSize": sum(ledger.size for p in each for ledger in self._ledgers.get(p, ())),
+            "backlogSize": sum(bytes_from(self._ledgers.get(p, ()), slowest[p]) for p in each if p in slowest),
+            "earliestMsgPublishTimeInBacklogs": min(times, default=0),
+        }
+
+    def _sizes_of(self, found: SubscriptionStats, partition: int | None) -> dict[str, int]:
+        """The size of a subscription's backlog and the publish time of its first message, where they were requested."""
+        cursors = [each for each in found.partitions if partition in (None, each.partition)]
+        if not self._ledgers or not found.durable:
+            return {}
+        sizes = [bytes_from(self._ledgers.get(each.partition, ()), each.mark_delete + 1) for each in cursors]
+        times = self._times.get(found.subscription, {})
+        known = [times[each.partition] for each in cursors if each.partition in times]
+        return {
+            "backlogSize": sum(sizes) if self._sizes_backlogs else -1,
+            "earliestMsgPublishTimeInBacklog": min(known, default=0),
         }
 
 

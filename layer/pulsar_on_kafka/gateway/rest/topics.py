@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import NON_PERSISTENT, partitions_of, topics_of
+from pulsar_on_kafka.gateway.rest.cursors import place_of
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka.gateway.rest.topic_commands import properties_in
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-
-_LATEST: Final = 2**63 - 1
 
 
 def lookup(request: RestRequest) -> dict[str, Any]:
@@ -119,30 +118,16 @@ def make_subscription(request: RestRequest) -> None:
     """Create a subscription at the topic's end, unless the body has `earliest` or an id. As in Pulsar this creates the
     topic."""
     topic, name, body = request.topic, request.names["subscription"], request.json()
-    if isinstance(body, dict):
-        request.nothing_in("properties of a subscription", body.get("properties"))
-    place = _place(body)
+    properties = properties_in(body.get("properties") if isinstance(body, dict) else None)
+    place = place_of(body)
     request.admin.node.topics.open(TopicName.parse(topic), request.deadline())
-    request.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
+    from_earliest = place == NativeMessageId.earliest
+    request.admin.create_subscription(topic, name, from_earliest=from_earliest, properties=properties)
     if place not in (NativeMessageId.earliest, NativeMessageId.latest):
-        request.admin.reset_cursor(topic, name, message_id=place)
+        entry = NativeMessageId(place.partition(), place.ledger_id(), place.entry_id(), -1)  # as in Pulsar
+        request.admin.reset_cursor(topic, name, message_id=entry)
     if request.flag("replicated"):
         request.admin.replicate_subscription(topic, name)
-
-
-def _place(body: object) -> NativeMessageId:
-    if body in (None, "latest"):
-        return NativeMessageId.latest
-    if body == "earliest":
-        return NativeMessageId.earliest
-    named: dict[str, Any] = body if isinstance(body, dict) else {"ledgerId": None}
-    numbers = [named.get(name, -1) for name in ("ledgerId", "entryId", "partitionIndex")]
-    if not all(isinstance(each, int) for each in numbers):
-        raise RestError(400, f"expected ledgerId, entryId and partitionIndex, latest or earliest, got {body!r:.120}")
-    ledger, entry, partition = numbers
-    if ledger == _LATEST:
-        return NativeMessageId.latest
-    return NativeMessageId.earliest if ledger < 0 else NativeMessageId(partition, ledger, entry, -1)
 
 
 def delete_subscription(request: RestRequest) -> None:

@@ -6,6 +6,7 @@ import builtins
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base import errors
@@ -229,7 +230,14 @@ class Subscriptions:
         )  # fmt: skip
 
     def create(
-        self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline, *, follows: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        offsets: Mapping[int, int],
+        deadline: Deadline,
+        *,
+        follows: bool = False,
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> Subscription:
         """Make a subscription without consumers. `follows`: see `SubscriptionRecord`.
 
@@ -242,9 +250,8 @@ class Subscriptions:
             record = _record_for(topic, current)
             if record is not None and is_alive(record, topic):
                 raise errors.AlreadyExists(f"subscription {name} of {topic.name} exists already")
-            return encode_subscription(
-                replace(self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets), follows=follows)
-            )
+            blank = self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets)
+            return encode_subscription(replace(blank, follows=follows, properties=dict(properties)))
 
         current = self._entities.update((str(topic.name), name), created, deadline)
         current = self._behind_what_goes(topic, name, current, offsets, deadline)
@@ -289,6 +296,14 @@ class Subscriptions:
             return described(record, properties, replicated=replicated)
 
         self._amend(subscription, remembered, deadline)
+
+    def set_properties(self, subscription: Subscription, properties: Mapping[str, str], deadline: Deadline) -> None:
+        """Replaces the properties. A deleted subscription is ignored."""
+
+        def described_anew(record: SubscriptionRecord) -> SubscriptionRecord | None:
+            return replace(record, properties=dict(properties)) if is_alive(record, subscription.topic) else None
+
+        self._amend(subscription, described_anew, deadline)
 
     def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
         """Stops replication until a consumer or an administrator enables it again. A deleted subscription is

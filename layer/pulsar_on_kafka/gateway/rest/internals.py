@@ -1,0 +1,176 @@
+"""Internal statistics over REST: ledgers and cursors, with the field names of Pulsar's managed ledgers.
+
+Fields without a value here are omitted: BookKeeper's ledgers of cursors, pending reads, and the read position of a
+cursor that a process owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pulsar_on_kafka.admin import LedgerInfo, PartitionCursor
+from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
+from pulsar_on_kafka.gateway.rest.cursors import check_persistent
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+_Position = tuple[int, int]
+"""Ledger id and entry id; entry -1 lies before the ledger's first one."""
+
+
+def stats(request: RestRequest) -> dict[str, Any]:
+    """The ledgers and cursors of a topic without partitions, or of one partition."""
+    check_persistent(request)
+    name = TopicName.parse(request.topic)
+    if partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False):
+        raise RestError(404, f"topic {name} is partitioned: GET .../{request.names['topic']}/partitioned-internalStats")
+    return _TopicInternals(request, name).stats(max(0, name.partition))
+
+
+def partitioned_stats(request: RestRequest) -> dict[str, Any]:
+    """The same of all partitions, by their names."""
+    check_persistent(request)
+    name = TopicName.parse(request.topic)
+    count = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
+    if not count:
+        raise RestError(404, f"topic {name} is not partitioned")
+    found = _TopicInternals(request, name)
+    return {
+        "metadata": {"partitions": count},
+        "partitions": {str(name.with_partition(partition)): found.stats(partition) for partition in range(count)},
+    }
+
+
+def info(request: RestRequest) -> dict[str, Any]:
+    """The ledgers and cursors as they are stored; of a partitioned topic, by partition."""
+    check_persistent(request)
+    name = TopicName.parse(request.topic)
+    count = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
+    found = _TopicInternals(request, name)
+    if not count:
+        return found.info(max(0, name.partition))
+    return {
+        "version": 0,
+        "partitions": {str(name.with_partition(partition)): found.info(partition) for partition in range(count)},
+    }
+
+
+class _TopicInternals:
+    """The ledgers and the durable subscriptions' cursors of a topic or of one partition, read once from the cluster."""
+
+    def __init__(self, request: RestRequest, name: TopicName) -> None:
+        admin, whole = request.admin, str(name.base)
+        self._ledgers: dict[int, list[LedgerInfo]] = {}
+        for ledger in admin.measured_ledgers(str(name)):
+            self._ledgers.setdefault(ledger.partition, []).append(ledger)
+        stats = [admin.subscription_stats(whole, each) for each in admin.list_subscriptions(whole)]
+        self._owned = {each.subscription: {p.partition for p in each.partitions if p.owner} for each in stats}
+        self._cursors: dict[int, dict[str, PartitionCursor]] = {}
+        for each in stats:
+            if not each.durable or name.partition not in (-1, *(p.partition for p in each.partitions)):
+                continue
+            for cursor in admin.subscription_cursors(str(name), each.subscription):
+                self._cursors.setdefault(cursor.partition, {})[each.subscription] = cursor
+        topic = admin.node.topics.find(name.base, request.deadline())
+        if topic is None:
+            raise RestError(404, f"topic {name.base} was deleted")
+        self._topic = topic
+
+    def stats(self, partition: int) -> dict[str, Any]:
+        ledgers = self._ledgers[partition]
+        last = ledgers[-1]
+        end = self._topic.terminated.get(partition, last.end_offset)
+        return {
+            "entriesAddedCounter": last.end_offset,
+            "numberOfEntries": sum(each.entries for each in ledgers),
+            "totalSize": sum(each.size for each in ledgers),
+            "currentLedgerEntries": last.entries,
+            "currentLedgerSize": last.size,
+            "lastConfirmedEntry": _text(_position_of(self._topic.layout, partition, end - 1)),
+            "state": "Terminated" if partition in self._topic.terminated else "LedgerOpened",
+            "ledgers": [
+                {
+                    "ledgerId": each.ledger_id,
+                    "entries": each.entries,
+                    "size": each.size,
+                    "offloaded": False,
+                    "underReplicated": False,
+                }
+                for each in ledgers
+            ],
+            "cursors": {
+                name: _cursor(cursor, active=partition in self._owned[name])
+                for name, cursor in self._cursors.get(partition, {}).items()
+            },
+        }
+
+    def info(self, partition: int) -> dict[str, Any]:
+        return {
+            "version": 0,
+            "ledgers": [
+                {
+                    "ledgerId": each.ledger_id,
+                    "entries": each.entries,
+                    "size": each.size,
+                    "timestamp": each.last_publish_ms,
+                    "isOffloaded": False,
+                }
+                for each in self._ledgers[partition]
+            ],
+            "cursors": {
+                name: {
+                    "version": 0,
+                    "markDelete": _parts(_of_cursor(cursor, cursor.mark_delete)),
+                    "individualDeletedMessages": [
+                        {"from": _parts(low), "to": _parts(high)} for low, high in _ranges(cursor)
+                    ],
+                }
+                for name, cursor in self._cursors.get(partition, {}).items()
+            },
+        }
+
+
+def _cursor(cursor: PartitionCursor, *, active: bool) -> dict[str, Any]:
+    ranges = list(_ranges(cursor))
+    batches = {_text(_of_cursor(cursor, offset)): indexes for offset, indexes in cursor.acknowledged_in_batches()}
+    read = {} if active else {"readPosition": _text(_of_cursor(cursor, cursor.mark_delete + 1))}
+    return {
+        "markDeletePosition": _text(_of_cursor(cursor, cursor.mark_delete)),
+        **read,
+        "messagesConsumedCounter": cursor.end - cursor.backlog,
+        "individuallyDeletedMessages": f"[{','.join(f'({_text(low)}..{_text(high)}]' for low, high in ranges)}]",
+        "batchDeletedIndexes": batches,
+        "state": "Open",
+        "active": active,
+        "totalNonContiguousDeletedMessagesRange": len(ranges),
+        "properties": {},
+    }
+
+
+def _ranges(cursor: PartitionCursor) -> Iterator[tuple[_Position, _Position]]:
+    """The individually acknowledged ranges, as in Pulsar: open below, closed above, each within one ledger."""
+    for first, last in cursor.acknowledged_ranges():
+        while first <= last:
+            ledger, entry = _of_cursor(cursor, first)
+            upto = min(last, first - entry + cursor.entries_per_ledger - 1)
+            yield (ledger, entry - 1), (ledger, entry + upto - first)
+            first = upto + 1
+
+
+def _of_cursor(cursor: PartitionCursor, offset: int) -> _Position:
+    return _position_of(cursor.layout, cursor.partition, offset)
+
+
+def _position_of(layout: LedgerLayout, partition: int, offset: int) -> _Position:
+    """The position of an offset; of -1, the one before the first entry."""
+    return layout.position(partition, offset) if offset >= 0 else (layout.ledger_id(partition, 0), -1)
+
+
+def _parts(position: _Position) -> dict[str, int]:
+    return {"ledgerId": position[0], "entryId": position[1]}
+
+
+def _text(position: _Position) -> str:
+    return f"{position[0]}:{position[1]}"
