@@ -448,3 +448,30 @@ def test_a_namespace_has_properties(rest: Rest, namespace: str) -> None:
     assert rest.get(f"{path}-2/properties") == {"team": "x"}
     rest.refuses(404, "none/at-all", "GET", "/admin/v2/namespaces/none/at-all/properties")
     assert rest.get("/admin/v2/namespaces/public/default/properties") == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "limit"), [("maxConsumersPerTopic", 3), ("maxConsumersPerSubscription", 2), ("of topic", 3)]
+)
+def test_a_topic_has_only_so_many_consumers(
+    rest: Rest, admin: AdminClient, client: sdk.Client, namespace: str, step: str, limit: int
+) -> None:
+    topic, path = f"persistent://{namespace}/orders", f"/admin/v2/namespaces/{namespace}/{step}"
+    if step == "of topic":
+        path = f"/admin/v2/persistent/{namespace}/orders/maxConsumers"
+    admin.create_topic(topic)
+    rest.does("POST", path, json=limit)
+    shared, other = sdk.ConsumerType.Shared, {"consumer_type": pulsar.ConsumerType.Shared}
+    with closing(official_client(rest)) as official:
+        official.subscribe(topic, "billing", **other)
+        mine = client.subscribe(topic, "billing", consumer_type=shared)
+        if limit == 3:
+            client.subscribe(topic, "audit", consumer_type=shared)
+        with pytest.raises(sdk.ConsumerBusy, match="max consumers limit"):
+            client.subscribe(topic, "billing", consumer_type=shared)
+        with pytest.raises(pulsar.ConsumerBusy):
+            official.subscribe(topic, "billing", **other)
+        mine.close()
+        official.subscribe(topic, "billing", **other)
+        client.create_reader(topic, sdk.MessageId.earliest).close()
+    rest.does("DELETE", path)

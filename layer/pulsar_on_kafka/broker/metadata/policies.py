@@ -316,6 +316,18 @@ MAX_PRODUCERS_PER_TOPIC: Final = Policy(
     0,
     "producers that a partition may have when one is opened; 0 for no limit",
 )
+MAX_CONSUMERS_PER_TOPIC: Final = Policy(
+    "max_consumers_per_topic",
+    int,
+    0,
+    "consumers that a partition may have when one is opened, in all subscriptions; 0 for no limit",
+)
+MAX_CONSUMERS_PER_SUBSCRIPTION: Final = Policy(
+    "max_consumers_per_subscription",
+    int,
+    0,
+    "consumers that a subscription may have on a partition when one is opened; 0 for no limit",
+)
 MAX_SUBSCRIPTIONS_PER_TOPIC: Final = Policy(
     "max_subscriptions_per_topic",
     int,

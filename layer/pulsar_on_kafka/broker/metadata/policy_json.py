@@ -155,6 +155,10 @@ AUTO_SUBSCRIPTIONS: Final = PolicyField(
     {"allowAutoSubscriptionCreation": policies.ALLOW_AUTO_SUBSCRIPTION_CREATION},
 )
 MAX_PRODUCERS: Final = _field("max_producers_per_topic", policies.MAX_PRODUCERS_PER_TOPIC)
+MAX_CONSUMERS: Final = _field("max_consumers_per_topic", policies.MAX_CONSUMERS_PER_TOPIC)
+MAX_CONSUMERS_PER_SUBSCRIPTION: Final = _field(
+    "max_consumers_per_subscription", policies.MAX_CONSUMERS_PER_SUBSCRIPTION
+)
 MAX_SUBSCRIPTIONS: Final = _field("max_subscriptions_per_topic", policies.MAX_SUBSCRIPTIONS_PER_TOPIC)
 MAX_TOPICS: Final = _field("max_topics_per_namespace", policies.MAX_TOPICS_PER_NAMESPACE)
 REPLICATION: Final = _field("replication_clusters", policies.REPLICATION_CLUSTERS)
@@ -173,6 +177,8 @@ FIELDS: Final = (
     AUTO_TOPICS,
     AUTO_SUBSCRIPTIONS,
     MAX_PRODUCERS,
+    MAX_CONSUMERS,
+    MAX_CONSUMERS_PER_SUBSCRIPTION,
     MAX_SUBSCRIPTIONS,
     MAX_TOPICS,
 )

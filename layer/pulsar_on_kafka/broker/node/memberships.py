@@ -22,6 +22,7 @@ from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.consumer_limits import ConsumerLimits
 from pulsar_on_kafka.broker.node.member_opening import MemberOpening, MembershipOptions
 from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.node.services import Services
@@ -79,6 +80,11 @@ class Memberships:
             self._serving,
             services.subscriptions.joining,
         )
+        self._limits = ConsumerLimits(services, self.live_cursors, self._own_consumers)
+
+    def _own_consumers(self, subscription: Subscription) -> dict[int, tuple[str, int]]:
+        found = self._found(subscription.topic.name, subscription.name)
+        return {place: (shared.client_id, len(shared.endpoints)) for place, shared in found.items()}
 
     def _delivery_reader(self) -> AssignedReader:
         config = self._services.settings.shared_tail(
@@ -111,9 +117,11 @@ class Memberships:
             Refused: it is durable and `non_durable` is requested, or the other way round.
             NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again. Or it does
                 not exist, and a policy does not allow consumers to create it.
-            SubscriptionBusy: another consumer or operation holds the subscription exclusively.
+            SubscriptionBusy: another consumer or operation holds the subscription exclusively, or a policy allows no
+                more consumers.
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
+        self._limits.check(topic, name, partition, deadline)
         with self._shared_member(str(place), name) as shared:
             shared.end_earlier_incarnation(topic, deadline)
             if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:

@@ -280,6 +280,13 @@ class Services:
             topic: applied(policy, own, theirs) for topic, (own, theirs) in self._policies_of(topics, deadline).items()
         }
 
+    def policies_when_opened(self, topic: Topic, deadline: Deadline) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The topic's own policies and the inherited ones when it was opened. They are read now if the topic was opened
+        without its namespace."""
+        if topic.namespace_policies is not None:
+            return topic.policies, topic.namespace_policies
+        return self._policies_of([topic.name], deadline)[topic.name]
+
     def check_new_subscription(self, topic: Topic, name: str, deadline: Deadline, *, automatic: bool = False) -> None:
         """Checks the policies about new subscriptions of an opened topic, unless this one exists. `automatic`: a
         consumer creates it.
@@ -289,9 +296,7 @@ class Services:
             Refused: the topic has as many subscriptions as it may. Programs that create them at the same moment do not
                 count each other's.
         """
-        own, inherited = topic.policies, topic.namespace_policies
-        if inherited is None:
-            own, inherited = self._policies_of([topic.name], deadline)[topic.name]
+        own, inherited = self.policies_when_opened(topic, deadline)
         allowed = not automatic or applied(ALLOW_AUTO_SUBSCRIPTION_CREATION, own, inherited)
         limit = applied(MAX_SUBSCRIPTIONS_PER_TOPIC, own, inherited)
         if (allowed and not limit) or self.subscriptions.find(topic, name, deadline) is not None:

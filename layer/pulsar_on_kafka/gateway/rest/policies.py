@@ -147,19 +147,20 @@ KEPT: Final = (
     _Replication("replication", "replication", REPLICATION),
     Kept("autoTopicCreation", "", policy_json.AUTO_TOPICS),
     Kept("autoSubscriptionCreation", "autoSubscriptionCreation", policy_json.AUTO_SUBSCRIPTIONS),
-    Kept(
-        "maxProducersPerTopic",
-        "maxProducers",
-        policy_json.MAX_PRODUCERS,
-        "maxProducersPerTopic must be 0 or more",
+    *(
+        Kept(of_namespaces, of_topics, place, f"{of_namespaces} must be 0 or more")
+        for of_namespaces, of_topics, place in (
+            ("maxProducersPerTopic", "maxProducers", policy_json.MAX_PRODUCERS),
+            ("maxConsumersPerTopic", "maxConsumers", policy_json.MAX_CONSUMERS),
+            (
+                "maxConsumersPerSubscription",
+                "maxConsumersPerSubscription",
+                policy_json.MAX_CONSUMERS_PER_SUBSCRIPTION,
+            ),
+            ("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", policy_json.MAX_SUBSCRIPTIONS),
+            ("maxTopicsPerNamespace", "", policy_json.MAX_TOPICS),
+        )
     ),
-    Kept(
-        "maxSubscriptionsPerTopic",
-        "maxSubscriptionsPerTopic",
-        policy_json.MAX_SUBSCRIPTIONS,
-        "maxSubscriptionsPerTopic must be 0 or more",
-    ),
-    Kept("maxTopicsPerNamespace", "", policy_json.MAX_TOPICS, "maxTopicsPerNamespace must be 0 or more"),
 )
 
 
@@ -197,8 +198,6 @@ NOT_KEPT: Final = (
     NotKept("subscribeRate", "subscribeRate", _RATES),
     NotKept("maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer", _COUNTS),
     NotKept("maxUnackedMessagesPerSubscription", "maxUnackedMessagesOnSubscription", _COUNTS),
-    NotKept("maxConsumersPerTopic", "maxConsumers", _COUNTS),
-    NotKept("maxConsumersPerSubscription", "maxConsumersPerSubscription", _COUNTS),
     NotKept("persistence", "persistence", _BOOKIES),
     NotKept("", "maxMessageSize", "max.message.bytes of the Kafka topic limits messages"),
     NotKept("offloadPolicies", "offloadPolicies", _TIERED),

@@ -31,8 +31,6 @@ from pulsar_on_kafka_schema_compat import SchemaInfo
 
 _NO_COUNTERPART: Final = (
     "encryption_required",
-    "max_consumers_per_topic",
-    "max_consumers_per_subscription",
     "max_unacked_messages_per_consumer",
     "max_unacked_messages_per_subscription",
     "topicDispatchRate",
