@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from tests.clusters.cluster import Cluster
-from tests.steps import EARLIEST, payloads, receive, send
+from tests.steps import EARLIEST, nothing_comes, payloads, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -54,3 +54,18 @@ def test_a_target_topic_made_anew_gets_every_message_from_then_on(west: Cluster,
         again = east.client.subscribe(topic, "s", initial_position=EARLIEST)
         send(west.client, topic, 5, start=5)
         assert payloads(receive(again, 5)) == _numbers(5, 10)
+
+
+def test_what_comes_after_the_end_of_the_target_topic_stays_uncopied(west: Cluster, east: Cluster, topic: str) -> None:
+    west.admin.create_topic(topic)
+    west.admin.set_policy(topic, "replication_clusters", ["west", "east"])
+    east.admin.create_topic(topic)
+    copies = east.client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(west.client, topic, 5)
+    with west.replicating():
+        assert payloads(receive(copies, 5)) == _numbers(0, 5)
+        until(lambda: _copied(west, topic), "all to be copied")
+        east.admin.terminate_topic(topic)
+        send(west.client, topic, 5, start=5)
+        assert nothing_comes(copies)
+    assert west.admin.topic_stats(topic).replication["east"].backlog == 5

@@ -15,8 +15,10 @@ the log decides, as for exclusive producers:
 * The offsets of the markers are the topic's end. The record is written last: it says that the end does not change.
 
 A process that dies in between leaves a topic without producers and without a recorded end. The next call continues:
-each step finds its own result. A process that was suspended for more than 10 s with a message under way may report that
-message as sent although it is void, as when an exclusive producer fences it.
+each step finds its own result. A process that was suspended for more than 10 s may report messages as sent although
+they are void: those under way, and those that it sends in its first second. That is so, too, when an exclusive producer
+fences it. A replicator from another cluster reads the record before it saves its position, so what is void there stays
+uncopied.
 """
 
 from __future__ import annotations

@@ -339,6 +339,7 @@ class ReplicatorSession:
         if not moved:
             return
         deadline = Deadline.after(_STORE_S)
+        self._target.check_open(deadline)
         commits = {p: self._lanes[p].cursor.prepare(self._node.store, place, deadline) for p, place in moved.items()}
         if len(split_commits(commits)) > 1:
             self._consumer.commit(commits)
@@ -368,8 +369,9 @@ class ReplicatorSession:
             _log.info("replicator=%s its place was not saved: %s", self._name, failure)
 
     def _commit(self, lanes: Mapping[int, Lane], deadline: Deadline) -> None:
-        """Save these places, and wait until the group has them. Raises StoreError."""
+        """Save these places, and wait until the group has them. Raises StoreError, TopicIsTerminated."""
         if lanes:
+            self._target.check_open(deadline)
             self._consumer.commit(
                 {
                     p: lane.cursor.prepare(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.deduplication.journal import RecoveredSequence
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
@@ -94,6 +95,13 @@ class Target:
             topic.name, partition, self._origin, epoch, copied.highest, len(copied.present),
         )  # fmt: skip
         return copied
+
+    def check_open(self, deadline: Deadline) -> None:
+        """Raises TopicIsTerminated: copies behind the end are void, so they must not count as copied."""
+        name = self.topic.name
+        record = self.node.topics.records.of([name], deadline)[name]
+        if record is not None and record.terminated:
+            raise errors.TopicIsTerminated(f"topic {name} was terminated in the other cluster")
 
     def save(self, partition: int, epoch: int, copied: CopiedMessages, deadline: Deadline, *, final: bool) -> None:
         """Put a snapshot on record. `final`: nothing of this owner is under way, nor will be."""
