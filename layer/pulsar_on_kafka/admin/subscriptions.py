@@ -11,7 +11,8 @@ from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCur
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, UnreadableCursor
-from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.subscription_transfer import compare_subscription
 from pulsar_on_kafka.broker.node.node import acquire, release
 from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison
@@ -34,17 +35,45 @@ class SubscriptionAdmin(CursorAdmin):
         from_earliest: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists, and
-        InvalidConfiguration when the properties take more than 256 KiB."""
+        """Make a subscription at the topic's end (or its beginning); by a partition's name, on that partition alone.
+        Raises NotAllowedError when it exists, and InvalidConfiguration when the properties take more than 256 KiB."""
         deadline = self._deadline()
         _check_size(subscription, properties or {})
-        opened = self._topic(topic, deadline)
+        name, opened = TopicName.parse(topic), self._topic_around(topic, deadline)
         check_persistent(opened)
         self.node.check_new_subscription(opened, subscription, deadline)
-        starts, ends = self._log_ends(opened, deadline)
-        offsets = starts if from_earliest else ends
-        self.node.subscriptions.create(opened, subscription, offsets, deadline, properties=properties or {})
+        if name.partition >= 0:
+            self._create_on_partition(opened, name, subscription, properties, deadline, from_earliest=from_earliest)
+        else:
+            starts, ends = self._log_ends(opened, deadline)
+            offsets = starts if from_earliest else ends
+            self.node.subscriptions.create(opened, subscription, offsets, deadline, properties=properties or {})
         self.node.topics.deletions.await_decision(opened, deadline)
+
+    def _create_on_partition(
+        self,
+        topic: Topic,
+        name: TopicName,
+        subscription: str,
+        properties: Mapping[str, str] | None,
+        deadline: Deadline,
+        *,
+        from_earliest: bool,
+    ) -> None:
+        self._check_partition(topic, name)
+        there = self.node.subscriptions.find(topic, subscription, deadline)
+        if there is not None and name.partition in there.served:
+            raise errors.AlreadyExists(f"subscription {subscription} of {name} exists already")
+        self.node.subscriptions.open(
+            topic,
+            subscription,
+            SubscriptionType.EXCLUSIVE,
+            from_earliest=from_earliest,
+            claimant=None,
+            deadline=deadline,
+            partition=name.partition,
+            properties=properties,
+        )
 
     def update_subscription_properties(self, topic: str, subscription: str, properties: Mapping[str, str]) -> None:
         """Replaces the properties of a subscription. A consumer that brings properties of its subscription replaces
@@ -95,10 +124,17 @@ class SubscriptionAdmin(CursorAdmin):
         return found
 
     def list_subscriptions(self, topic: str) -> list[str]:
-        """Subscriptions by name; without those of replicators, as in Pulsar."""
-        deadline = self._deadline()
-        found = self._subscriptions(self._topic(topic, deadline), deadline)
-        return [each.name for each in found if cluster_of(each.name) is None]
+        """Subscriptions of a topic, or of one partition, by name; without those of replicators, as in Pulsar."""
+        deadline, name = self._deadline(), TopicName.parse(topic)
+        opened = self._topic_around(topic, deadline)
+        if name.partition >= 0:
+            self._check_partition(opened, name)
+        found = self._subscriptions(opened, deadline)
+        return [
+            each.name
+            for each in found
+            if cluster_of(each.name) is None and (name.partition < 0 or name.partition in each.served)
+        ]
 
     def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
         """Backlog, mark-delete, holes and owners, from the last save; sends no request to consumers."""
@@ -225,7 +261,7 @@ class SubscriptionAdmin(CursorAdmin):
             release(there)
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription.
+        """Delete a subscription; by a partition's name, from that partition alone.
 
         Raises:
             ConsumerBusy: it has live consumers, and `force` is not given. With it their `receive` raises
@@ -233,8 +269,13 @@ class SubscriptionAdmin(CursorAdmin):
             Timeout: with `force`: live consumers did not go in time; the subscription is still there.
         """
         deadline = self._deadline()
-        found = self._subscription(topic, subscription, deadline)
-        self.node.memberships.delete_subscription(found, deadline, force=force)
+        name = TopicName.parse(topic)
+        found: Subscription | None = self._subscription(str(name.base), subscription, deadline)
+        if found is not None and name.partition >= 0:
+            self._named_partitions(found, name)
+            found = self.node.subscriptions.find(found.topic, subscription, deadline, name.partition)
+        if found is not None:
+            self.node.memberships.delete_subscription(found, deadline, force=force)
 
     def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
         members: list[str] = []

@@ -180,6 +180,29 @@ def test_single_partitions_are_moved(rest: Rest, admin: AdminClient, client: sdk
     rest.refuses(404, "none is 2", "POST", f"{_TOPICS}/{topic}-partition-2/subscription/s/skip/1")
 
 
+def test_a_subscription_lives_on_one_partition(
+    rest: Rest, admin: AdminClient, client: sdk.Client, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3)
+    zero, one = (f"{_TOPICS}/{topic}-partition-{number}" for number in (0, 1))
+    ids = sent(client, f"{topic}-partition-1", 3)
+    rest.does("PUT", f"{one}/subscription/s", json=body_of(ids[1], properties={"a": "b"}))
+    rest.refuses(409, "exists", "PUT", f"{one}/subscription/s")
+    assert (rest.get(f"{zero}/subscriptions"), rest.get(f"{one}/subscriptions")) == ([], ["s"])
+    assert rest.get(f"{one}/subscription/s/properties") == {"a": "b"}
+    assert rest.get(f"{one}/stats")["subscriptions"]["s"]["msgBacklog"] == 2
+    assert rest.get(f"{zero}/stats")["subscriptions"] == {}
+    rest.refuses(404, "no subscription s", "POST", f"{zero}/subscription/s/skip_all")
+    assert next_of(client, f"{topic}-partition-1", "s") == b"1"
+    rest.does("PUT", f"{zero}/subscription/s", json="earliest")
+    rest.does("DELETE", f"{one}/subscription/s")
+    assert (rest.get(f"{zero}/subscriptions"), rest.get(f"{one}/subscriptions")) == (["s"], [])
+    rest.does("DELETE", f"{zero}/subscription/s")
+    rest.refuses(404, "s", "DELETE", f"{zero}/subscription/s")
+    assert rest.get(f"{_TOPICS}/{topic}/subscriptions") == []
+
+
 def test_subscriptions_have_properties(rest: Rest, client: sdk.Client, unique: Unique) -> None:
     topic = unique()
     (first,) = sent(client, topic, 1)

@@ -84,6 +84,7 @@ class _TopicStatistics:
                 **self._sizes_of(found, partition),
             }
             for name, found in self._subscriptions.items()
+            if partition is None or any(each.partition == partition for each in found.partitions)
         }
         listed = {
             name: found if self._lists_consumers else {**found, "consumers": []}

@@ -127,7 +127,7 @@ def make_subscription(request: RestRequest) -> None:
         entry = NativeMessageId(place.partition(), place.ledger_id(), place.entry_id(), -1)  # as in Pulsar
         request.admin.reset_cursor(topic, name, message_id=entry)
     if request.flag("replicated"):
-        request.admin.replicate_subscription(topic, name)
+        request.admin.replicate_subscription(str(TopicName.parse(topic).base), name)
 
 
 def delete_subscription(request: RestRequest) -> None:

@@ -91,12 +91,13 @@ class Subscriptions:
         self._clock = clock
         self._occupants = Occupants(admin, clock, leaving_s)
 
-    def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None:
+    def find(self, topic: Topic, name: str, deadline: Deadline, partition: int | None = None) -> Subscription | None:
+        """The subscription as a whole, or the part of it on one partition."""
         current = self._current(topic, name, deadline)
         if current is None:
             return None
         record = decode_subscription(current.value)
-        return opened_subscription(topic, current, record) if is_alive(record, topic) else None
+        return opened_subscription(topic, current, record, partition) if is_alive(record, topic) else None
 
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
         """The subscriptions of a topic, by name."""
