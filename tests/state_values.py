@@ -30,14 +30,17 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     ImportStep,
     MigrationRecord,
     MigrationStep,
+    TenantInfoRecord,
     TenantRecord,
     TenantState,
     decode_import,
     decode_migration,
     decode_tenant,
+    decode_tenant_info,
     encode_import,
     encode_migration,
     encode_tenant,
+    encode_tenant_info,
 )
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import (
     LedgerSummary,
@@ -114,6 +117,7 @@ from pulsar_on_kafka_mapping.state.metadata.ledger_records import (
     encode_ledger_value,
 )
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    AuthPolicies,
     BacklogExceeded,
     Claim,
     DeletionMark,
@@ -303,7 +307,19 @@ VALUES: Final[Mapping[str, Case]] = {
     "namespace": Case(
         encode_namespace,
         decode_namespace,
-        NamespaceRecord("public/default", LifeState.ACTIVE, {"ttl": 3, "ü": "ä"}, 1_700_000_000_000, {"team": "ä"}),
+        NamespaceRecord("public/default", LifeState.ACTIVE, {"ttl": 3, "ü": "ä"}, 1_700_000_000_000),
+    ),
+    "namespace with properties and permissions": Case(
+        encode_namespace,
+        decode_namespace,
+        NamespaceRecord(
+            "acme/eu",
+            LifeState.ACTIVE,
+            properties={"team": "ä"},
+            auth=AuthPolicies(
+                {"app": ("produce", "consume")}, {_TOPIC: {"ü": ("consume",)}}, {"audit": ("app",)}, "Prefix"
+            ),
+        ),
     ),
     "subscription": Case(
         encode_subscription,
@@ -414,6 +430,9 @@ VALUES: Final[Mapping[str, Case]] = {
         encode_migration, decode_migration, MigrationRecord("acme", "west", "east", MigrationStep.READY, 5, "x")
     ),
     "tenant": Case(encode_tenant, decode_tenant, TenantRecord("acme", "west", TenantState.SWITCHING, 4, "east")),
+    "tenant's information": Case(
+        encode_tenant_info, decode_tenant_info, TenantInfoRecord("acme", ("boss", "ü"), ("west",))
+    ),
     "progress": Case(encode_head, decode_head, _PROGRESS),
     "progress without deliveries": Case(encode_head, decode_head, ProgressHead((0, 0), {Origin("ü", 1): SavedAcks(7)})),
     "progress's segment": Case(lambda value: encode_progress_segment(*value), decode_progress_segment, (300, _HOLES)),

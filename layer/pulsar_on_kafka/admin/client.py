@@ -16,12 +16,15 @@ from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.entries import EntryAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
+from pulsar_on_kafka.admin.permissions import PermissionAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
+from pulsar_on_kafka.admin.tenants import TenantInfoAdmin
 from pulsar_on_kafka.admin.topics import TopicAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.permissions import NO_PERMISSIONS
 from pulsar_on_kafka.broker.metadata.policies import with_policies
 from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE
 from pulsar_on_kafka.broker.metadata.topics import Topic, check_backlog
@@ -31,6 +34,7 @@ from pulsar_on_kafka.client.connection.cluster_settings import ConnectionSecurit
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import AuthPolicies
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ class AdminClient(
     DeletionAdmin,
     ClusterAdmin,
     TenantAdmin,
+    TenantInfoAdmin,
+    PermissionAdmin,
 ):
     """Administers one cluster. Thread-safe; also a context manager.
 
@@ -198,11 +204,18 @@ class AdminClient(
         namespace: str,
         policies: Mapping[str, object] | None = None,
         properties: Mapping[str, str] | None = None,
+        permissions: AuthPolicies = NO_PERMISSIONS,
     ) -> None:
         """Makes `tenant/namespace`, with these policies by name. Raises NotAllowedError when it exists, and
-        InvalidConfiguration as `set_policy`."""
+        InvalidConfiguration as `set_policy`.
+
+        Differs from Pulsar: the tenant need not exist, since programs of earlier versions make namespaces alone. The
+        gateway's REST requires it.
+        """
         self._check_policies(namespace, policies or {})
-        self.node.namespaces.create(namespace, self._deadline(), with_policies({}, policies or {}), properties)
+        self.node.namespaces.create(
+            namespace, self._deadline(), with_policies({}, policies or {}), properties, auth=permissions
+        )
 
     def namespace_properties(self, namespace: str) -> dict[str, str]:
         """The properties of a namespace. Raises TopicNotFound: there is no such namespace."""
@@ -234,7 +247,7 @@ class AdminClient(
         deadline = self._deadline()
         topics = self.node.topics.list(namespace, deadline)
         if topics:
-            raise errors.Refused(f"namespace {namespace} has {len(topics)} topics, {topics[0].name} first")
+            raise errors.NotEmpty(f"namespace {namespace} has {len(topics)} topics, {topics[0].name} first")
         self.node.namespaces.delete(namespace, deadline)
 
     def list_namespaces(self, tenant: str) -> list[str]:

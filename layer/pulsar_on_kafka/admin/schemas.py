@@ -44,6 +44,7 @@ class PolicyAdmin(AdminContext):
             InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
                 names of registered clusters, where this one has a name), or it is one of the cluster alone.
             TopicNotFound: namespace or topic do not exist.
+            NotAllowedError: the tenant may not use one of these clusters (`create_tenant`).
         """
         self.set_policies(where, {name: value})
 
@@ -58,6 +59,9 @@ class PolicyAdmin(AdminContext):
         if REPLICATION_CLUSTERS.name in values:
             names = REPLICATION_CLUSTERS.taken(values[REPLICATION_CLUSTERS.name])
             check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
+            if where != CLUSTER:
+                space = where if _is_namespace(where) else TopicName.parse(where).namespace_name
+                self.node.tenant_infos.check_clusters(space.partition("/")[0], names, self._deadline())
 
     def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
         """The value that is set here; None without one. With `applied_value` the effective value, wherever it is set.

@@ -35,6 +35,10 @@ class NoSuchNamespace(Refused):
     """The tenant or namespace of a topic name does not exist."""
 
 
+class NoSuchTenant(Refused):
+    """The tenant does not exist."""
+
+
 class NoSuchTopic(Refused):
     """The topic does not exist and may not be created."""
 
@@ -53,6 +57,10 @@ class NoSuchSubscription(Refused):
 
 class AlreadyExists(Refused):
     """A topic, namespace or subscription of that name is there already."""
+
+
+class NotEmpty(Refused):
+    """A tenant that is to be deleted has namespaces, or a namespace has topics."""
 
 
 class SubscriptionBusy(Refused):

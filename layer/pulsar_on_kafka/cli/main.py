@@ -80,7 +80,10 @@ class _Commands(OnDemandGroup):
         ),
         "tenants": OnDemand(
             "pulsar_on_kafka.cli.commands.tenants:app",
-            "Which cluster has which tenant: what the lookup services of this cluster answer.",
+            "Tenants, their admin roles, and which cluster has which: what lookup services answer.",
+        ),
+        "permissions": OnDemand(
+            "pulsar_on_kafka.cli.commands.permissions:app", "Permissions of the roles that log in to gateways."
         ),
         "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Return the cluster of a tenant to clients."),
         "gateway": OnDemand(

@@ -22,6 +22,7 @@ from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.topic_watchers import WatchHandler
 from pulsar_on_kafka.gateway.handlers.transactions import TransactionHandler
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S, SERVER_VERSION, ClientLogin
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol import keep_alive
 from pulsar_on_kafka.gateway.protocol.frame_reader import FrameReader
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
@@ -113,22 +114,23 @@ class Connection(asyncio.Protocol):
             context.access, self._now_s, loop.call_later, transport.get_extra_info("peercert"), replies, self.end
         )
         self.requests = requests = RequestQueue(context.pool, context.soon, lambda: not writer.congested)
+        rights = ClientRights(context.authorization, login, requests)
         owners = TopicOwners(context.sharing, context.address, requests, reader.flow)
         self._moves = ClientMoves(loop, requests, replies, self._name)
         self._session = session = ClientSession(
-            self._name, context, reader, writer, replies, requests, login, owners, self._moves
+            self._name, context, reader, writer, replies, requests, login, rights, owners, self._moves
         )
         self.producers = ProducerHandler(session)
         self.consumers = ConsumerHandler(session)
-        self.watchers = WatchHandler(context.watchers, replies, requests, context.soon)
+        self.watchers = WatchHandler(context.watchers, replies, requests, rights, context.soon)
         self._handlers = (
             self,
             self.producers,
             self.consumers,
             self.watchers,
-            LookupHandler(context.node, replies, requests, owners),
-            SchemaHandler(context.node, replies, requests),
-            TransactionHandler(context.transactions, replies, requests, login, self._name),
+            LookupHandler(context.node, replies, requests, rights, owners),
+            SchemaHandler(context.node, replies, requests, rights),
+            TransactionHandler(context.transactions, replies, requests, login, rights, self._name),
         )
         self._timer = loop.call_later(CONNECT_S, self._require_login)
         self._connections.add(self)
@@ -269,6 +271,11 @@ class Connection(asyncio.Protocol):
         if self.reader.flow.is_closed:
             return []
         return [*self.producers.unload(topics), *self.consumers.unload(topics)]
+
+    def check_rights(self, namespaces: AbstractSet[str]) -> None:
+        """Permissions in these namespaces have changed: close the producers and consumers that they no longer allow."""
+        self.producers.check_rights(namespaces)
+        self.consumers.check_rights(namespaces)
 
     def note_rates(self) -> None:
         """Note the rates of the interval that has just ended."""

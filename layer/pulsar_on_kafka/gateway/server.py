@@ -33,6 +33,7 @@ from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.handlers.wire_consumer import WireConsumer
 from pulsar_on_kafka.gateway.handlers.wire_producer import USE
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
+from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
@@ -115,6 +116,9 @@ class Gateway:
         ends = TopicWatch[WireConsumer](
             self._scheduler, POLICIES_S, lambda watched: report_ends(node, watched, operation_deadline)
         )
+        self.authorization: Authorization | None = None
+        if settings.access.authorization:
+            self.authorization = Authorization(node, settings.access, self._check_rights)
         self.context = GatewayContext(
             node,
             self._loop,
@@ -127,6 +131,7 @@ class Gateway:
             ends,
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),
+            self.authorization,
         )
         self.connections = Connections()
         self._listeners = [
@@ -157,6 +162,15 @@ class Gateway:
             self._node.give_up_producers(USE, ConnectFailed("this gateway is disconnected from Kafka"))
         for connection in self.connections.all():
             connection.follow()
+
+    def _check_rights(self, namespaces: AbstractSet[str]) -> None:
+        """Permissions in these namespaces have changed. Any thread."""
+
+        def check() -> None:
+            for connection in self.connections.all():
+                connection.check_rights(namespaces)
+
+        self.context.soon(check)
 
     def _is_full(self) -> bool:
         if len(self.connections) < MAX_CONNECTIONS:
@@ -221,6 +235,8 @@ class Gateway:
             ended.result()
         finally:
             self._scheduler.close()
+            if self.authorization is not None:
+                self.authorization.close()
             self._sharing.close(deadline)
             self._settle(deadline)
             self._pool.shutdown()

@@ -279,6 +279,14 @@ class TenantKey(Key, frozen=True, tag="tn"):
     attempt: str
 
 
+class TenantInfoKey(Key, frozen=True, tag="ti"):
+    """The key in `tenants` of a tenant's admin roles and clusters, by compare-and-set."""
+
+    tenant: str
+    version: int
+    attempt: str
+
+
 class MigrationKey(Key, frozen=True, tag="mg"):
     """The key in `tenants` of a tenant's migration, by compare-and-set."""
 

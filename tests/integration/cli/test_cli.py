@@ -236,6 +236,42 @@ def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique:
     assert "no Kafka topic" in refused("topics", "bind", unique("more"), unique("nothing")).err
 
 
+def test_tenants_have_admin_roles_and_permissions_are_granted(done: Pok, refused: Pok, unique: Unique) -> None:
+    tenant = unique("tenant")
+    assert "Tenant does not exist" in refused("tenants", "info", tenant).err
+    assert done("tenants", "create", tenant, "--admin-role", "boss").lines == [f"created tenant {tenant}"]
+    assert "Tenant already exist" in refused("tenants", "create", tenant).err
+    assert "Clusters do not exist: nosuch" in refused("tenants", "update", tenant, "--cluster", "nosuch").err
+    assert done("tenants", "update", tenant, "--admin-role", "boss", "--admin-role", "deputy").lines
+    assert done("tenants", "info", tenant).lines[0].split() == ["admin", "roles", "boss,", "deputy"]
+    assert done("tenants", "update", tenant, "--no-admin-roles").lines == [f"updated tenant {tenant}"]
+    assert done("namespaces", "list", tenant).lines == []
+    assert tenant in done("tenants", "list", "--all").out
+    assert tenant not in done("tenants", "list").out
+    space = f"{tenant}/eu"
+    done("namespaces", "create", space)
+    assert "The tenant still has active namespaces" in refused("tenants", "delete", tenant, "--yes").err
+    granted = done("permissions", "grant", space, "app", "--action", "produce", "--action", "consume")
+    assert granted.lines == [f"role app may produce and consume on {space}"]
+    done("permissions", "grant", f"{space}/orders", "audit", "--action", "consume")
+    done("permissions", "grant-subscription", space, "billing", "app", "audit")
+    listed = [line.split() for line in done("permissions", "list", space).lines[2:]]
+    assert listed == [
+        [space, "app", "produce,", "consume"],
+        [f"persistent://{space}/orders", "audit", "consume"],
+        ["subscription", "billing", "app", "use"],
+        ["subscription", "billing", "audit", "use"],
+    ]
+    done("permissions", "revoke", space, "app")
+    assert "not set at the topic level" in refused("permissions", "revoke", f"{space}/orders", "app").err
+    done("permissions", "revoke-subscription", space, "billing", "audit")
+    assert done("permissions", "subscription-auth-mode", space, "Prefix").lines == [
+        f"subscription auth mode of {space} is Prefix"
+    ]
+    done("namespaces", "delete", space, "--yes")
+    assert done("tenants", "delete", tenant, "--yes").lines == [f"deleted tenant {tenant}"]
+
+
 def test_a_namespace_from_creation_to_deletion(done: Pok, refused: Pok, unique: Unique) -> None:
     tenant = unique("tenant")
     assert done("namespaces", "create", f"{tenant}/eu").lines == [f"created {tenant}/eu"]

@@ -123,8 +123,10 @@ def test_clients_go_on_at_once_after_their_topic_was_deleted_by_force(rest: Rest
 
 
 def test_a_namespace_has_a_strategy_of_schemas(rest: Rest, unique: Unique) -> None:
-    namespace = f"/admin/v2/namespaces/{unique()}/prod"
+    tenant = unique()
+    namespace = f"/admin/v2/namespaces/{tenant}/prod"
     strategy = f"{namespace}/schemaCompatibilityStrategy"
+    rest.does("PUT", f"/admin/v2/tenants/{tenant}", json={"allowedClusters": ["standalone"]})
     rest.refuses(404, "prod", "PUT", strategy, json="FULL")
     rest.does("PUT", namespace)
     assert rest.get(strategy) == "UNDEFINED"
@@ -200,26 +202,52 @@ def test_subscriptions_have_what_comes_to_a_new_partition_before_their_consumers
         assert client.subscribe(topic, "one").receive(_PATIENCE_MS).data() == b"early"
 
 
-def test_tenants_and_namespaces_live(rest: Rest, unique: Unique) -> None:
+def test_tenants_and_namespaces_live(rest: Rest, admin: AdminClient, unique: Unique) -> None:
     tenant = unique()
-    rest.does("PUT", f"/admin/v2/tenants/{tenant}", json={"adminRoles": [], "allowedClusters": ["standalone"]})
-    rest.refuses(501, "adminRoles", "PUT", f"/admin/v2/tenants/{tenant}", json={"adminRoles": ["me"]})
-    rest.refuses(412, "elsewhere", "PUT", f"/admin/v2/tenants/{tenant}", json={"allowedClusters": ["elsewhere"]})
-    here = f"/admin/v2/namespaces/{tenant}/prod"
+    path, here = f"/admin/v2/tenants/{tenant}", f"/admin/v2/namespaces/{tenant}/prod"
+    for method, where in (("GET", path), ("DELETE", path), ("PUT", here)):
+        rest.refuses(404, "Tenant does not exist", method, where)
+    rest.refuses(404, "Tenant does not exist", "POST", path, json={"allowedClusters": ["standalone"]})
+    rest.refuses(412, "Clusters can not be empty", "PUT", path, json={"adminRoles": ["me"]})
+    rest.refuses(412, "elsewhere", "PUT", path, json={"allowedClusters": ["elsewhere"]})
+    rest.refuses(412, "Tenant name is not valid", "PUT", "/admin/v2/tenants/a%20b", json={})
+    rest.does("PUT", path, json={"adminRoles": ["me"], "allowedClusters": ["standalone"]})
+    rest.refuses(409, "Tenant already exist", "PUT", path, json={"allowedClusters": ["standalone"]})
+    assert rest.get(path) == {"adminRoles": ["me"], "allowedClusters": ["standalone"]}
+    rest.does("POST", path, json={"adminRoles": ["me", "you"], "allowedClusters": ["standalone"]})
+    assert admin.get_tenant_info(tenant).admin_roles == ("me", "you")
     rest.does("PUT", here, json={"bundles": {"numBundles": 4}, "replication_clusters": ["standalone"]})
     rest.refuses(409, "exists", "PUT", here)
     rest.refuses(501, "encryption_required", "PUT", f"{here}2", json={"encryption_required": True})
     rest.refuses(400, "elsewhere", "PUT", f"{here}2", json={"replication_clusters": ["elsewhere"]})
     rest.refuses(400, "tenant/namespace", "PUT", f"/admin/v2/namespaces/{tenant}/a%20b")
     assert rest.get(f"/admin/v2/namespaces/{tenant}") == [f"{tenant}/prod"]
-    assert tenant in rest.get("/admin/v2/tenants")
-    assert rest.get(f"/admin/v2/tenants/{tenant}")["allowedClusters"] == ["standalone"]
+    assert {tenant, "public", "pulsar"} <= set(rest.get("/admin/v2/tenants"))
     rest.does("PUT", f"/admin/v2/persistent/{tenant}/prod/orders")
     rest.refuses(409, "has 1 topics", "DELETE", here)
-    rest.refuses(409, f"{tenant}/prod", "DELETE", f"/admin/v2/tenants/{tenant}")
+    rest.refuses(409, f"{tenant}/prod", "DELETE", path)
     rest.does("DELETE", here, force="true")
     rest.refuses(404, tenant, "GET", f"{here}/topics")
-    rest.does("DELETE", f"/admin/v2/tenants/{tenant}")
+    rest.does("DELETE", path)
+    rest.refuses(404, "Tenant does not exist", "GET", path)
+    assert tenant not in rest.get("/admin/v2/tenants")
+
+
+def test_a_tenant_exists_by_its_namespace_and_is_deleted_with_it(
+    rest: Rest, admin: AdminClient, unique: Unique
+) -> None:
+    tenant = unique()
+    path = f"/admin/v2/tenants/{tenant}"
+    admin.create_namespace(f"{tenant}/prod")
+    admin.create_topic(f"persistent://{tenant}/prod/orders")
+    assert rest.get(path) == {"adminRoles": [], "allowedClusters": ["standalone"]}
+    rest.refuses(409, "Tenant already exist", "PUT", path, json={"allowedClusters": ["standalone"]})
+    rest.refuses(409, "The tenant still has active namespaces", "DELETE", path)
+    rest.does("DELETE", path, force="true")
+    rest.refuses(404, "Tenant does not exist", "GET", path)
+    rest.refuses(
+        412, "public/default cannot be deleted", "DELETE", "/admin/v2/tenants/public", params={"force": "true"}
+    )
 
 
 def test_subscriptions_live_and_have_statistics(rest: Rest, client: sdk.Client, unique: Unique) -> None:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
-from pulsar_on_kafka.gateway.rest.clusters import make_tenant
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest
-from pulsar_on_kafka.gateway.rest.server import Rest, Right
+from pulsar_on_kafka.gateway.rest.server import Rest, RestRight
+from pulsar_on_kafka.gateway.rest.tenants import make
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 NOTHING: Any = None
@@ -39,14 +39,14 @@ def test_rest_of_this_machine_answers_to_its_names(host: str, answers: bool) -> 
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", host.encode())]}
     request = Request({**scope, "scheme": "http", "server": ("127.0.0.1", 80)})
     if answers:
-        rest._check(request, Right.ADMINISTRATOR)
+        rest._check(request, RestRight.ADMINISTRATOR)
     else:
         with pytest.raises(RestError, match="answers to 127"):
-            rest._check(request, Right.ADMINISTRATOR)
+            rest._check(request, RestRight.ADMINISTRATOR)
 
 
 @pytest.mark.parametrize("said", [b'{"allowedClusters": [{"a": 1}]}', b'{"allowedClusters": "all"}'])
 def test_a_list_that_is_none_is_named(said: bytes) -> None:
     cluster = Cluster(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
     with pytest.raises(RestError, match=r"allowedClusters is .*, expected a list of names"):
-        make_tenant(RestRequest(cluster, {"tenant": "t"}, {}, said))
+        make(RestRequest(cluster, {"tenant": "t"}, {}, said))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -16,8 +16,11 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.broker.metadata.permissions import NO_PERMISSIONS, without_topic
 from pulsar_on_kafka.broker.metadata.policies import CLUSTER, inherited
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    AuthPolicies,
     LifeState,
     NamespaceRecord,
     decode_namespace,
@@ -59,13 +62,17 @@ class Namespaces:
         deadline: Deadline,
         policies: Mapping[str, Any] | None = None,
         properties: Mapping[str, str] | None = None,
+        *,
+        auth: AuthPolicies = NO_PERMISSIONS,
     ) -> None:
         """Raises AlreadyExists, or InvalidOption for a name that is not `tenant/namespace`."""
         if _NAME.fullmatch(namespace) is None:
             raise errors.InvalidOption(f"a namespace is named tenant/namespace, got {namespace!r}")
         if namespace in BUILT_IN:
             raise errors.AlreadyExists(f"namespace {namespace} exists from the start")
-        record = NamespaceRecord(namespace, LifeState.ACTIVE, policies or {}, self._clock.now_ms(), properties or {})
+        record = NamespaceRecord(
+            namespace, LifeState.ACTIVE, policies or {}, self._clock.now_ms(), properties or {}, auth
+        )
 
         def created(current: Versioned | None) -> bytes | None:
             if _is_active(current):
@@ -189,6 +196,37 @@ class Namespaces:
 
         self._entities.update(namespace, changed, deadline)
 
+    def permissions(self, namespace: str, deadline: Deadline) -> AuthPolicies:
+        """Raises NoSuchNamespace."""
+        found = self.permissions_of([namespace], deadline)[namespace]
+        if found is None:
+            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+        return found
+
+    def permissions_of(self, namespaces: Iterable[str], deadline: Deadline) -> dict[str, AuthPolicies | None]:
+        """Permissions in several namespaces, in one reading; None in one that does not exist."""
+        found = self._entities.read_together(namespaces, deadline)
+        return {name: _permissions(name, state) for name, state in found.items()}
+
+    def change_permissions(
+        self, namespace: str, change: Callable[[AuthPolicies], AuthPolicies], deadline: Deadline
+    ) -> None:
+        """Set the permissions in a namespace to what `change` makes of them; an equal value for no change. Raises
+        NoSuchNamespace, and the errors of `change`."""
+
+        def changed(record: NamespaceRecord) -> NamespaceRecord:
+            auth = change(record.auth)
+            return record if auth == record.auth else replace(record, auth=auth)
+
+        self._change(namespace, changed, deadline)
+
+    def forget_topic(self, topic: TopicName, deadline: Deadline) -> None:
+        """Remove the permissions on a topic that was deleted. Does nothing without any."""
+        name = topic.namespace_name
+        found = self.permissions_of([name], deadline)[name]
+        if found is not None and str(topic.base) in found.topics:
+            self.change_permissions(name, lambda auth: without_topic(auth, topic), deadline)
+
     def delete(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace. The caller makes sure that it has no topics left."""
         if namespace in BUILT_IN:
@@ -197,9 +235,8 @@ class Namespaces:
         def deleted(current: Versioned | None) -> bytes | None:
             if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
                 raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
-            return encode_namespace(
-                replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}, properties={})
-            )
+            created_ms = decode_namespace(current.value).created_ms
+            return encode_namespace(NamespaceRecord(namespace, LifeState.DELETED, created_ms=created_ms))
 
         self._entities.update(namespace, deleted, deadline)
 
@@ -207,7 +244,7 @@ class Namespaces:
         """The namespaces of a tenant, by name."""
         return sorted(name for name in self._names(deadline) if name.split("/")[0] == tenant)
 
-    def tenants(self, deadline: Deadline) -> list[str]:  # type: ignore[valid-type]  # `list` is the method above
+    def tenants(self, deadline: Deadline) -> Sequence[str]:
         """Tenants with namespaces, by name."""
         return sorted({name.split("/")[0] for name in self._names(deadline)})
 
@@ -219,6 +256,14 @@ class Namespaces:
 
 def _is_active(current: Versioned | None) -> bool:
     return current is not None and decode_namespace(current.value).state is LifeState.ACTIVE
+
+
+def _permissions(namespace: str, current: Versioned | None) -> AuthPolicies | None:
+    """None: the namespace does not exist."""
+    record = None if current is None else decode_namespace(current.value)
+    if record is not None and record.state is LifeState.ACTIVE:
+        return record.auth
+    return NO_PERMISSIONS if namespace in BUILT_IN else None
 
 
 def _policies(current: Versioned | None) -> Mapping[str, Any]:

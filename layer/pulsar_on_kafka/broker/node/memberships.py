@@ -334,6 +334,10 @@ class Memberships:
                 self.cursors.forget(subscription, found, deadline)
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors are left over: %s", subscription.name, failure)
+        try:
+            self._services.namespaces.forget_topic(topic.name, deadline)
+        except errors.LayerError as failure:
+            _log.warning("topic=%s its permissions are left over: %s", topic.name, failure)
         if not topic.bound:
             try:
                 self._services.schemas.forget(topic.name, deadline)

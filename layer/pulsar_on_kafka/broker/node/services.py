@@ -36,6 +36,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
+from pulsar_on_kafka.broker.metadata.tenant_infos import TENANT_INFO_KEYS, TenantInfos
 from pulsar_on_kafka.broker.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topic, Topics
 from pulsar_on_kafka.broker.node.producer_pool import STATE, ProducerPool
@@ -168,6 +169,7 @@ class Services:
         self.namespaces = Namespaces(Entities(log, NAMESPACES, NAMESPACE_KEYS, clock), clock)
         self.clusters = Clusters(Entities(log, NAMESPACES, REGISTRY_KEYS, clock))
         self.tenants = Tenants(Entities(log, TENANTS, TENANT_KEYS, clock))
+        self.tenant_infos = TenantInfos(Entities(log, TENANTS, TENANT_INFO_KEYS, clock), self.namespaces, self.clusters)
         self.migrations = Migrations(Entities(log, TENANTS, MIGRATION_KEYS, clock), clock)
         self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
         self.producers = ProducerRegistry(log, clock, self.fetcher, self.admin)

@@ -27,7 +27,7 @@ def list_namespaces(
 ) -> None:
     """List the namespaces of a tenant, one a line."""
     found = admin.list_namespaces(tenant)
-    if not found:
+    if not found and tenant not in admin.list_tenants():
         raise CommandFailed(f"there is no tenant {tenant!r:.120}: it has no namespaces")
     show_names(settings, found)
 

@@ -1,4 +1,4 @@
-"""`pok tenants`: which cluster has which tenant."""
+"""`pok tenants`: tenants with their admin roles, and the cluster of each tenant."""
 
 from __future__ import annotations
 
@@ -22,11 +22,90 @@ TenantArgument = Annotated[
 ]
 
 
+NameArgument = Annotated[str, typer.Argument(metavar="TENANT")]
+RolesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--admin-role", metavar="ROLE", help="A role that may administer the tenant over REST. May be repeated."
+    ),
+]
+ClustersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster that the tenant's namespaces may be replicated to. May be repeated.",
+    ),
+]
+
+
+@command(app, "create")
+def create(
+    settings: Settings,
+    admin: AdminClient,
+    tenant: NameArgument,
+    admin_roles: RolesOption = None,
+    clusters: ClustersOption = None,
+) -> None:
+    """Create a tenant, on this cluster alone unless clusters are named."""
+    admin.create_tenant(tenant, admin_roles or (), clusters)
+    show_result(settings, f"created tenant {tenant}", {"created": tenant})
+
+
+@command(app, "update")
+def update(
+    settings: Settings,
+    admin: AdminClient,
+    tenant: NameArgument,
+    admin_roles: RolesOption = None,
+    clusters: ClustersOption = None,
+    no_admin_roles: Annotated[bool, typer.Option("--no-admin-roles", help="Remove all admin roles.")] = False,
+) -> None:
+    """Replace a tenant's admin roles, its clusters or both."""
+    if no_admin_roles and admin_roles:
+        raise typer.BadParameter("it goes without --admin-role", param_hint="--no-admin-roles")
+    if not (no_admin_roles or admin_roles or clusters):
+        raise typer.BadParameter("nothing to replace: --admin-role, --no-admin-roles or --cluster")
+    admin.update_tenant(tenant, () if no_admin_roles else admin_roles, clusters)
+    show_result(settings, f"updated tenant {tenant}", {"updated": tenant})
+
+
+@command(app, "info")
+def info(settings: Settings, admin: AdminClient, tenant: NameArgument) -> None:
+    """Show a tenant's admin roles and clusters."""
+    found = admin.get_tenant_info(tenant)
+    shown = {"adminRoles": list(found.admin_roles), "allowedClusters": list(found.allowed_clusters)}
+    show_one(
+        settings,
+        shown,
+        {"admin roles": ", ".join(found.admin_roles) or "-", "clusters": ", ".join(found.allowed_clusters)},
+    )
+
+
+@command(app, "delete")
+def delete(settings: Settings, admin: AdminClient, tenant: NameArgument, yes: YesOption = False) -> None:
+    """Delete a tenant that has no namespaces."""
+    admin.get_tenant_info(tenant)  # before the prompt: does it exist?
+    confirm(f"delete tenant {tenant}", yes)
+    admin.delete_tenant(tenant)
+    show_result(settings, f"deleted tenant {tenant}", {"deleted": tenant})
+
+
 @command(app, "list")
-def list_tenants(settings: Settings, admin: AdminClient) -> None:
-    """List every entry of the map."""
+def list_tenants(
+    settings: Settings,
+    admin: AdminClient,
+    all_tenants: Annotated[
+        bool, typer.Option("--all", help="Also the tenants of this cluster that have no entry.")
+    ] = False,
+) -> None:
+    """List every entry of the map of tenants to clusters."""
     places = admin.list_tenant_places()
-    found = [_as_json(record) for record in places.values()]
+    found: list[dict[str, str | int | None]] = [{**_as_json(record)} for record in places.values()]
+    if all_tenants:
+        others = set(admin.list_tenants()) - set(places)
+        empty = dict.fromkeys(("cluster", "state", "target", "epoch"))
+        found += [{"tenant": name, **empty} for name in sorted(others)]
     show_list(settings, found, ("tenant", "cluster", "state", "to", "epoch"), [tuple(each.values()) for each in found])
 
 

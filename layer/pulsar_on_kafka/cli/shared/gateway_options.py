@@ -74,10 +74,18 @@ class GatewayOptions:
         typer.Option(
             "--super-user",
             metavar="ROLE",
-            help="Who of those that log in may administer over REST, by the token's subject or the certificate's "
-            "common name. May be repeated.",
+            help="A role that may do everything, also over REST: the token's subject or the certificate's common name. "
+            "May be repeated.",
         ),
     ] = None
+    authorization: Annotated[
+        bool,
+        typer.Option(
+            "--authorization",
+            help="Roles may do only what `pok permissions` granted. Without it every role that logs in may produce and "
+            "consume everything.",
+        ),
+    ] = False
     http_port: Annotated[
         int, typer.Option("--http-port", min=0, max=65535, help="Where the gateway answers REST; 0: a free one.")
     ] = REST_PORT
@@ -106,7 +114,12 @@ class GatewayOptions:
             raise typer.BadParameter(
                 "no client logs in: it requires a key of tokens or --tls-trust", param_hint="--super-user"
             )
-        access = GatewayAccess(tokens, bool(self.tls_trust), frozenset(self.super_users or ()))
+        if self.authorization and not (tokens or self.tls_trust):
+            raise typer.BadParameter(
+                "no client logs in: it requires a key of tokens or --tls-trust", param_hint="--authorization"
+            )
+        users = frozenset(self.super_users or ())
+        access = GatewayAccess(tokens, bool(self.tls_trust), users, self.authorization)
         return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
 
 

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import AuthPolicies, TopicRecord
 from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
@@ -149,6 +149,22 @@ def sync_metadata(source: AdminClient, target: AdminClient, tenant: str, deadlin
     for namespace, policies in here.namespaces.items():
         if there.namespaces.get(namespace) != policies:
             target.node.namespaces.change_policies(namespace, partial(_set, requested=policies), deadline)
+    _sync_rights(source, target, tenant, here, deadline)
+
+
+def _sync_rights(source: AdminClient, target: AdminClient, tenant: str, here: Inventory, deadline: Deadline) -> None:
+    """Set permissions and the tenant's admin roles as they are on the source."""
+    permissions = source.node.namespaces.permissions_of(here.namespaces, deadline)
+    for namespace, auth in permissions.items():
+        if auth is not None:
+            target.node.namespaces.change_permissions(namespace, partial(_replaced, requested=auth), deadline)
+    roles = source.node.tenant_infos.admin_roles([tenant], deadline)[tenant]
+    if here.namespaces and roles != target.node.tenant_infos.admin_roles([tenant], deadline)[tenant]:
+        target.node.tenant_infos.update(tenant, tuple(sorted(roles)), None, deadline)
+
+
+def _replaced(now: AuthPolicies, requested: AuthPolicies) -> AuthPolicies:
+    return requested
 
 
 def _sync_topic(

@@ -21,6 +21,7 @@ from pulsar_on_kafka.gateway.handlers.wire_consumer import (
     open_consumer,
     parts_of,
 )
+from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, operation_deadline
@@ -44,6 +45,7 @@ T = TypeVar("T")
 INTRODUCED_S: Final = 1.0
 """A client has registered its consumer that long after SUCCESS, even if it sends no FLOW. Pulsar's brokers wait as long
 before they report the active consumer (`activeConsumerFailoverDelayTimeMillis`)."""
+_REFUSED: Final = "Client is not authorized to subscribe"
 _CLOSE_S: Final = 30.0
 _BUSY_RETRY_INTERVAL_S: Final = 0.3
 _UNSIGNED: Final = 2**64 - 1
@@ -92,7 +94,8 @@ class ConsumerHandler:
         def here(bundle: int) -> None:
             context = self._context
             topic, lost = str(TopicName.parse(command.topic)), partial(context.soon, partial(self._lost, opening))
-            wire = Wire(topic, self._session.writer, lost, bundle, context.entries, self._session.meter())
+            meter, subscription = self._session.meter(), command.subscription
+            wire = Wire(topic, self._session.writer, lost, bundle, context.entries, meter, subscription)
 
             def busy(code: ServerError, reason: str) -> None:
                 """Perhaps a dead gateway still holds the subscription, which Kafka frees soon."""
@@ -106,7 +109,10 @@ class ConsumerHandler:
 
             self._requests.begin(partial(opening.attempt, open_it), opened, busy, topic=topic)
 
-        self._session.owners.require_this(command.topic, here, refused)
+        allowed = partial(self._session.owners.require_this, command.topic, here, refused)
+        self._session.rights.require_on(
+            Requirement.CONSUME, command.topic, _REFUSED, allowed, refused, command.subscription
+        )
 
     def _refuse(self, command: SubscribeCommand, code: ServerError, reason: str) -> None:
         self._session.refuse_opening(_name(command), command.request_id, code, reason)
@@ -127,6 +133,7 @@ class ConsumerHandler:
             self._context.loop.call_later(INTRODUCED_S, endpoint.introduce)
         if self._context.sharing.elsewhere(endpoint.bundle):
             self.follow()
+        self._check_rights_of(opening.number, consumer)
 
     # Messages -----------------------------------------------------------------------------------------------------
 
@@ -373,6 +380,23 @@ class ConsumerHandler:
                     f"consumer of {topic}", self._closing(consumer), topic, url,
                     partial(self.handles.left, number), Type.CLOSE_CONSUMER, consumer_id=number,
                 )  # fmt: skip
+
+    def check_rights(self, namespaces: AbstractSet[str]) -> None:
+        """Close the consumers that permissions in these namespaces no longer allow."""
+        if not self._session.rights.are_limited:
+            return
+        for number, consumer in self.handles.items():
+            if TopicName.parse(consumer.endpoint.topic).namespace_name in namespaces:
+                self._check_rights_of(number, consumer)
+
+    def _check_rights_of(self, number: int, consumer: WireConsumer) -> None:
+        if not self._session.rights.are_limited or self.handles.get(number) is not consumer:
+            return
+        name, subscription = TopicName.parse(consumer.endpoint.topic), consumer.endpoint.subscription
+        if not self._session.rights.still_allows(on_topic(Requirement.CONSUME, name, _REFUSED, subscription)):
+            _log.info("connection=%s consumer of %s/%s is closed: its role may not consume any more",
+                      self._session.name, name, subscription)  # fmt: skip
+            self._close_for_client(number, consumer)
 
     def unload(self, topics: AbstractSet[str]) -> list[Future[None]]:
         """Have the client open its consumers of these topics anew. Each future is settled when the client knows."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import ClassVar, Final
 
 import google_crc32c
@@ -13,8 +14,11 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
+from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
-from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
+from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.wire.command_types import (
     GetTopicsOfNamespaceCommand,
@@ -36,23 +40,41 @@ _LOOKUP_FAILED: Final = 2
 class LookupHandler:
     """Handles the lookups of one connection."""
 
-    def __init__(self, node: Node, replies: Replies, requests: RequestQueue, owners: TopicOwners) -> None:
+    def __init__(
+        self, node: Node, replies: Replies, requests: RequestQueue, rights: ClientRights, owners: TopicOwners
+    ) -> None:
         self._node = node
         self._replies = replies
         self._requests = requests
+        self._rights = rights
         self._owners = owners
 
     def count_partitions(self, command: PartitionedTopicMetadataCommand) -> None:
         request_id, kind = command.request_id, Type.PARTITIONED_TOPIC_METADATA_RESPONSE
-        self._requests.begin(
-            lambda: partitions_of(
-                self._node, command.topic, operation_deadline(), may_be_made=command.metadata_auto_creation_enabled
-            ),
-            lambda found: self._replies.send(kind, request_id=request_id, partitions=found, response=_SUCCESS),
-            lambda code, reason: self._replies.send(
-                kind, request_id=request_id, response=_FAILED, error=code, message=reason
-            ),
-        )
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._replies.send(kind, request_id=request_id, response=_FAILED, error=code, message=reason)
+
+        def count() -> int:
+            may_be_made = command.metadata_auto_creation_enabled
+            return partitions_of(self._node, command.topic, operation_deadline(), may_be_made=may_be_made)
+
+        def allowed() -> None:
+            self._requests.begin(
+                count,
+                lambda found: self._replies.send(kind, request_id=request_id, partitions=found, response=_SUCCESS),
+                refused,
+            )
+
+        self._require_lookup(command.topic, "Client is not authorized to Get Partition Metadata", allowed, refused)
+
+    def _require_lookup(self, topic: str, words: str, then: Callable[[], None], refused: OnError) -> None:
+        """Every role finds the coordinators of transactions, as with Pulsar's
+        AllowSystemTransactionTopicLookupAuthorizationProvider: transactions have owners."""
+        if _is_of_coordinators(topic):
+            then()
+        else:
+            self._rights.require_on(Requirement.LOOKUP, topic, words, then, refused)
 
     def find_gateway(self, command: LookupTopicCommand) -> None:
         kind, request_id = Type.LOOKUP_TOPIC_RESPONSE, command.request_id
@@ -68,7 +90,8 @@ class LookupHandler:
             reason = f"this gateway has no listener {command.advertised_listener_name!r:.60}: it has one address"
             refused(ServerError.NOT_ALLOWED, reason)
             return
-        self._owners.find(command.topic, found, refused)
+        allowed = partial(self._owners.find, command.topic, found, refused)
+        self._require_lookup(command.topic, "Client is not authorized to Lookup", allowed, refused)
 
     def list_topics(self, command: GetTopicsOfNamespaceCommand) -> None:
         def reply(names: list[str]) -> None:
@@ -83,17 +106,30 @@ class LookupHandler:
                 changed=changed,
             )
 
-        self._requests.begin(
-            lambda: topics_if_any(self._node, command.namespace, command.mode, operation_deadline()),
-            reply,
-            self._replies.failure(command.request_id),
-        )
+        refused = self._replies.failure(command.request_id)
+
+        def allowed() -> None:
+            self._requests.begin(
+                lambda: topics_if_any(self._node, command.namespace, command.mode, operation_deadline()),
+                reply,
+                refused,
+            )
+
+        words = "Client is not authorized to GetTopicsOfNamespace"
+        self._rights.require(Operation(Requirement.GET_TOPICS, command.namespace, words), allowed, refused)
 
     COMMANDS: ClassVar[Commands] = {
         Type.PARTITIONED_TOPIC_METADATA: count_partitions,
         Type.LOOKUP_TOPIC: find_gateway,
         Type.GET_TOPICS_OF_NAMESPACE: list_topics,
     }
+
+
+def _is_of_coordinators(topic: str) -> bool:
+    try:
+        return str(TopicName.parse(topic).base) == COORDINATORS
+    except MappingError:
+        return False
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bool) -> int:

@@ -23,6 +23,7 @@ from pulsar_on_kafka.gateway.handlers.wire_producer import (
     access_mode,
     open_producer,
 )
+from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.flow_control import MAX_SENDS_IN_FLIGHT
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST
@@ -37,6 +38,7 @@ _log: Final = logging.getLogger(__name__)
 _REST_RETRY_INTERVAL_S: Final = 0.02
 """The rest of an entry is retried after this, then after twice this, and so on."""
 _MAX_REST_RETRY_INTERVAL_S: Final = 1.0
+_REFUSED: Final = "Client is not authorized to Produce"
 _YIELDING: Final = {
     AccessMode.SHARED: ServerError.PRODUCER_BUSY,
     AccessMode.EXCLUSIVE: ServerError.PRODUCER_FENCED,
@@ -125,7 +127,9 @@ class ProducerHandler:
 
         def begin() -> None:
             self._creating += 1
-            self._session.owners.require_this(command.topic, here, refused)
+            allowed = partial(self._session.owners.require_this, command.topic, here, refused)
+            rights, words = self._session.rights, _REFUSED
+            rights.require_on(Requirement.PRODUCE, command.topic, words, allowed, refused)
 
         begin()
 
@@ -150,6 +154,7 @@ class ProducerHandler:
         self._send_success(producer, command.request_id, found.schema_version)
         if self._context.sharing.elsewhere(bundle):
             self.follow()
+        self._check_rights_of(command.producer_id, producer)
 
     def _wire_producer(
         self, opening: Opening[WireProducer], name: str, bundle: int, found: OpenedProducer
@@ -346,6 +351,22 @@ class ProducerHandler:
                     str(producer.sender.outlet), producer.close, producer.topic, url,
                     partial(self.handles.left, number), Type.CLOSE_PRODUCER, producer_id=number,
                 )  # fmt: skip
+
+    def check_rights(self, namespaces: AbstractSet[str]) -> None:
+        """Close the producers that permissions in these namespaces no longer allow."""
+        if not self._session.rights.are_limited:
+            return
+        for number, producer in self.handles.items():
+            if TopicName.parse(producer.topic).namespace_name in namespaces:
+                self._check_rights_of(number, producer)
+
+    def _check_rights_of(self, number: int, producer: WireProducer) -> None:
+        if not self._session.rights.are_limited or self.handles.get(number) is not producer:
+            return
+        name = TopicName.parse(producer.topic)
+        if not self._session.rights.still_allows(on_topic(Requirement.PRODUCE, name, _REFUSED)):
+            _log.info("connection=%s producer of %s is closed: %s", self._session.name, name, _REFUSED)
+            self._close_for_client(number, producer)
 
     def unload(self, topics: AbstractSet[str]) -> list[Future[None]]:
         """Have the client open its producers of these topics anew. Each future is settled when the client knows."""

@@ -9,12 +9,14 @@ from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
+from pulsar_on_kafka.gateway.login.authorization import Requirement
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
-from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.wire.command_types import GetOrCreateSchemaCommand, GetSchemaCommand, SchemaField
-from pulsar_on_kafka_mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 
 _AUTO_CONSUME: Final = 21
@@ -24,28 +26,47 @@ _AUTO_CONSUME: Final = 21
 class SchemaHandler:
     """Handles requests of one connection for schemas."""
 
-    def __init__(self, node: Node, replies: Replies, requests: RequestQueue) -> None:
+    def __init__(self, node: Node, replies: Replies, requests: RequestQueue, rights: ClientRights) -> None:
         self._node = node
         self._replies = replies
         self._requests = requests
+        self._rights = rights
 
     def get(self, command: GetSchemaCommand) -> None:
         kind, request_id = Type.GET_SCHEMA_RESPONSE, command.request_id
-        self._requests.begin(
-            lambda: _find_schema(self._node, command, operation_deadline()),
-            lambda found: self._replies.send(
-                kind, request_id=request_id, schema=_schema_fields(found[0]), schema_version=found[1]
-            ),
-            lambda code, reason: self._replies.send(kind, request_id=request_id, error_code=code, error_message=reason),
-        )
+
+        def allowed() -> None:
+            self._requests.begin(
+                lambda: _find_schema(self._node, command, operation_deadline()),
+                lambda found: self._replies.send(
+                    kind, request_id=request_id, schema=_schema_fields(found[0]), schema_version=found[1]
+                ),
+                refused,
+            )
+
+        refused = self._failure(kind, request_id)
+        words = "Client is not authorized to get the schema"
+        self._rights.require_on(Requirement.LOOKUP, command.topic, words, allowed, refused)
 
     def register(self, command: GetOrCreateSchemaCommand) -> None:
         kind, request_id = Type.GET_OR_CREATE_SCHEMA_RESPONSE, command.request_id
-        self._requests.begin(
-            lambda: _register_schema(self._node, command, operation_deadline()),
-            lambda version: self._replies.send(kind, request_id=request_id, schema_version=version),
-            lambda code, reason: self._replies.send(kind, request_id=request_id, error_code=code, error_message=reason),
-        )
+
+        def allowed() -> None:
+            self._requests.begin(
+                lambda: _register_schema(self._node, command, operation_deadline()),
+                lambda version: self._replies.send(kind, request_id=request_id, schema_version=version),
+                refused,
+            )
+
+        refused = self._failure(kind, request_id)
+        words = "Client is not authorized to Produce"
+        self._rights.require_on(Requirement.PRODUCE, command.topic, words, allowed, refused)
+
+    def _failure(self, kind: Type, request_id: int) -> OnError:
+        def refused(code: ServerError, reason: str) -> None:
+            self._replies.send(kind, request_id=request_id, error_code=code, error_message=reason)
+
+        return refused
 
     COMMANDS: ClassVar[Commands] = {Type.GET_SCHEMA: get, Type.GET_OR_CREATE_SCHEMA: register}
 

@@ -20,7 +20,9 @@ from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
 from pulsar_on_kafka.gateway.handlers.wire_consumer import WireConsumer
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
+from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.frame_reader import FrameReader
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
@@ -52,6 +54,8 @@ class GatewayContext:
     """Reports the ends of terminated topics to consumers."""
     watchers: TopicWatchers
     waiting: WaitingProducers
+    authorization: Authorization | None = None
+    """None: each role may produce and consume everything."""
     entries: OutgoingEntries = field(default_factory=OutgoingEntries)
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -74,6 +78,7 @@ class ClientSession:
     replies: Replies
     requests: RequestQueue
     login: ClientLogin
+    rights: ClientRights
     owners: TopicOwners
     moves: ClientMoves
     version: str = ""

@@ -17,6 +17,8 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, topics_hash, topics_if_any
 from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
+from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -110,12 +112,14 @@ class WatchHandler:
         watchers: TopicWatchers,
         replies: Replies,
         requests: RequestQueue,
+        rights: ClientRights,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`soon` has the loop call a function, from any thread."""
         self._watchers = watchers
         self._replies = replies
         self._requests = requests
+        self._rights = rights
         self._soon = soon
         self._open = Handles[object]()
         """Each handle is the key of a watcher in `TopicWatchers`."""
@@ -168,8 +172,12 @@ class WatchHandler:
             if self._open.failed(opening):
                 self._replies.error(request_id, code, reason)
 
-        pattern = command.topics_pattern
-        self._requests.begin(lambda: self._watchers.open(watcher, command.namespace, pattern, changed), opened, refused)
+        def allowed() -> None:
+            open_it = partial(self._watchers.open, watcher, command.namespace, command.topics_pattern, changed)
+            self._requests.begin(open_it, opened, refused)
+
+        words = "Client is not authorized to WatchTopicList"
+        self._rights.require(Operation(Requirement.GET_TOPICS, command.namespace, words), allowed, refused)
 
     def unwatch(self, command: WatchTopicListCloseCommand) -> None:
         self._close(command.watcher_id)

@@ -33,10 +33,12 @@ from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
+from pulsar_on_kafka.gateway.login.authorization import Requirement
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
+from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.replies import Replies
-from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
@@ -288,6 +290,7 @@ class TransactionHandler:
         replies: Replies,
         requests: RequestQueue,
         login: ClientLogin,
+        rights: ClientRights,
         client: str,
     ) -> None:
         """`client` is the connection's name."""
@@ -295,6 +298,7 @@ class TransactionHandler:
         self._replies = replies
         self._requests = requests
         self._login = login
+        self._rights = rights
         self._client = client
 
     def connect_to_coordinator(self, command: TcClientConnectCommand) -> None:
@@ -318,26 +322,49 @@ class TransactionHandler:
 
     def add_partitions(self, command: AddPartitionToTxnCommand) -> None:
         work = partial(self._transactions.add_partitions, command)
-        self._reply(command.request_id, Type.ADD_PARTITION_TO_TXN_RESPONSE, command.txnid_most_bits, work)
+        required = [(name, "") for name in command.partitions]
+        self._reply_if_allowed(
+            command.request_id, Type.ADD_PARTITION_TO_TXN_RESPONSE, command.txnid_most_bits, work,
+            partial(self._rights.require_on_each, Requirement.PRODUCE, required, "Client is not authorized to Produce"),
+        )  # fmt: skip
 
     def add_subscriptions(self, command: AddSubscriptionToTxnCommand) -> None:
-        work = partial(self._transactions.add_subscriptions, command)
-        self._reply(command.request_id, Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, command.txnid_most_bits, work)
+        work, words = partial(self._transactions.add_subscriptions, command), "Client is not authorized to subscribe"
+        required = [(each.topic, each.subscription) for each in command.subscription]
+        self._reply_if_allowed(
+            command.request_id, Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, command.txnid_most_bits, work,
+            partial(self._rights.require_on_each, Requirement.CONSUME, required, words),
+        )  # fmt: skip
 
     def end(self, command: EndTxnCommand) -> None:
         work = partial(self._transactions.end, command, client=self._client)
         self._reply(command.request_id, Type.END_TXN_RESPONSE, command.txnid_most_bits, work)
 
     def _reply(self, request_id: int, kind: Type, coordinator: int, work: Callable[[str, Deadline], TxnId]) -> None:
+        self._reply_if_allowed(request_id, kind, coordinator, work, lambda allowed, _: allowed())
+
+    def _reply_if_allowed(
+        self,
+        request_id: int,
+        kind: Type,
+        coordinator: int,
+        work: Callable[[str, Deadline], TxnId],
+        require: Callable[[Callable[[], None], OnError], None],
+    ) -> None:
         """Reply with the transaction. Java's client finds the request of a refusal by its coordinator."""
         role = self._login.role
-        self._requests.begin(
-            lambda: work(role, operation_deadline()),
-            lambda txn: self._replies.send(kind, request_id=request_id, **_txn_fields(txn)),
-            lambda code, reason: self._replies.send(
-                kind, request_id=request_id, txnid_most_bits=coordinator, error=code, message=reason
-            ),
-        )
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._replies.send(kind, request_id=request_id, txnid_most_bits=coordinator, error=code, message=reason)
+
+        def allowed() -> None:
+            self._requests.begin(
+                lambda: work(role, operation_deadline()),
+                lambda txn: self._replies.send(kind, request_id=request_id, **_txn_fields(txn)),
+                refused,
+            )
+
+        require(allowed, refused)
 
     COMMANDS: ClassVar[Commands] = {
         Type.TC_CLIENT_CONNECT_REQUEST: connect_to_coordinator,

@@ -102,6 +102,7 @@ class Wire:
     bundle: int
     entries: OutgoingEntries
     meter: Meter
+    subscription: str = ""
 
 
 class WireEndpoint(Endpoint):
@@ -137,6 +138,7 @@ class WireEndpoint(Endpoint):
         self.ranges: tuple[tuple[int, int], ...] | None = None
         """Hash ranges of a reader's keys, both ends inclusive; None: all keys."""
         self.topic = wire.topic
+        self.subscription = wire.subscription
         self.bundle = wire.bundle
         self.meter = wire.meter
         self._frames = wire.frames

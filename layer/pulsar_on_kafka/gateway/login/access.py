@@ -101,11 +101,14 @@ class GatewayAccess:
         tokens: the key of tokens; None: clients cannot log in by a token.
         certificates: clients may log in by a certificate that a trusted authority signed.
         super_users: roles that may administer. Without logins, every client may.
+        authorization: other roles may do only what they were granted (`Authorization`). Otherwise each role that may
+            connect may produce and consume everything.
     """
 
     tokens: TokenKey | None = None
     certificates: bool = False
     super_users: frozenset[str] = frozenset()
+    authorization: bool = False
 
     @property
     def requires_login(self) -> bool:

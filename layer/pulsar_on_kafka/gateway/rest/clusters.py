@@ -1,4 +1,4 @@
-"""Clusters, tenants and namespaces over REST."""
+"""Clusters and namespaces over REST."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import ALL, NON_PERSISTENT, topics_of
 from pulsar_on_kafka.gateway.rest import policies
+from pulsar_on_kafka.gateway.rest.permissions import auth_policies
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
@@ -42,36 +43,9 @@ def failure_domains(request: RestRequest) -> dict[str, Any]:
     return {}
 
 
-def tenants(request: RestRequest) -> list[str]:
-    """The tenants with namespaces."""
-    return request.admin.node.namespaces.tenants(request.deadline())
-
-
-def tenant(request: RestRequest) -> dict[str, Any]:
-    """A tenant. Every tenant exists: only its namespaces are stored."""
-    return {"adminRoles": [], "allowedClusters": [request.cluster.name]}
-
-
-def make_tenant(request: RestRequest) -> None:
-    """Create a tenant, for which nothing is stored. Raises RestError: the body has something to store."""
-    body = request.json()
-    if body is None:
-        return
-    if not isinstance(body, dict):
-        raise RestError(400, f"expected adminRoles and allowedClusters, got {body!r:.120}")
-    request.nothing_in("adminRoles of a tenant", body.get("adminRoles"))
-    others = request.names_in("allowedClusters", body.get("allowedClusters")) - {request.cluster.name}
-    if others:
-        raise RestError(412, f"clusters do not exist: {', '.join(sorted(others))}")
-
-
-def delete_tenant(request: RestRequest) -> None:
-    found = namespaces(request)
-    if found:
-        raise RestError(409, f"the tenant still has namespaces: {', '.join(found)}")
-
-
 def namespaces(request: RestRequest) -> list[str]:
+    """The namespaces of a tenant. Raises NoSuchTenant."""
+    request.admin.get_tenant_info(request.names["tenant"])
     return request.admin.list_namespaces(request.names["tenant"])
 
 
@@ -79,18 +53,24 @@ def make_namespace(request: RestRequest) -> None:
     body = request.json() or {}
     if not isinstance(body, dict):
         raise RestError(400, f"expected policies, got {body!r:.120}")
+    request.admin.get_tenant_info(request.names["tenant"])  # as in Pulsar it has to exist
     properties = request.texts_in("properties", body.get("properties"))
-    request.admin.create_namespace(request.namespace, policies.of_new_namespace(request, body), properties)
+    chosen, permissions = policies.of_new_namespace(request, body), auth_policies(request, body)
+    request.admin.create_namespace(request.namespace, chosen, properties, permissions)
 
 
 def delete_namespace(request: RestRequest) -> None:
-    """Delete a namespace, with `force` after its topics. Raises RestError: the namespace has topics."""
-    topics = request.admin.list_topics(request.namespace)
-    if topics and not request.flag("force"):
-        raise RestError(409, f"namespace {request.namespace} has {len(topics)} topics, {topics[0]} first")
-    for each in topics:
+    """Delete a namespace, with `force` after its topics. Raises NotEmpty: the namespace has topics."""
+    if request.flag("force"):
+        delete_namespace_by_force(request, request.namespace)
+    else:
+        request.admin.delete_namespace(request.namespace)
+
+
+def delete_namespace_by_force(request: RestRequest, namespace: str) -> None:
+    for each in request.admin.list_topics(namespace):
         delete_by_force(request, each)
-    request.admin.delete_namespace(request.namespace)
+    request.admin.delete_namespace(namespace)
 
 
 def unload_namespace(request: RestRequest) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pulsar_on_kafka.admin.permissions import shown_permissions
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.broker.metadata import policy_json
 from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.broker.metadata.policy_json import BACKLOG_QUOTAS, FIELDS, REPLICATION, PolicyField
 from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.gateway.rest.permissions import AUTH_FIELDS
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, differs_from_default, unserved
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -345,7 +347,6 @@ def _policies(request: RestRequest, where: str, *, applied: bool) -> Mapping[str
 
 
 _UNSET: Final[Mapping[str, Any]] = {
-    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "allowed_clusters": [],
     "clusterDispatchRate": {},
     "topicDispatchRate": {},
@@ -356,7 +357,6 @@ _UNSET: Final[Mapping[str, Any]] = {
     "latency_stats_sample_rate": {},
     "deleted": False,
     "encryption_required": False,
-    "subscription_auth_mode": "None",
     "offload_threshold": -1,
     "offload_threshold_in_seconds": -1,
     "subscription_types_enabled": [],
@@ -367,12 +367,14 @@ _UNSET: Final[Mapping[str, Any]] = {
 
 def of_namespace(request: RestRequest) -> dict[str, Any]:
     """All policies that are set for a namespace, as Pulsar's `Policies`."""
-    own = request.admin.policies(request.namespace)
+    own, permissions = request.admin.policies(request.namespace), request.admin.permissions(request.namespace)
     found: dict[str, Any] = {
         **_UNSET,
         "bundles": BUNDLES,
         "properties": request.admin.namespace_properties(request.namespace),
         "backlog_quota_map": _quotas(own),
+        "auth_policies": shown_permissions(permissions),
+        "subscription_auth_mode": permissions.subscription_auth_mode,
         "replication_clusters": _replicated_to(request, own.get(REPLICATION_CLUSTERS.name)),
     }
     for place in FIELDS:
@@ -384,7 +386,7 @@ def of_namespace(request: RestRequest) -> dict[str, Any]:
 
 def of_new_namespace(request: RestRequest, body: Mapping[str, Any]) -> dict[str, Any]:
     """The policies in the body of a new namespace, by name. Raises RestError: a value is wrong, or not kept."""
-    kept = {"bundles", "properties", *(place.path[0] for place in (*FIELDS, REPLICATION))}
+    kept = {"bundles", "properties", *AUTH_FIELDS, *(place.path[0] for place in (*FIELDS, REPLICATION))}
     for name, value in body.items():
         if name not in kept and value != _FULL.get(name):
             request.nothing_in(f"{name} of a new namespace", value)

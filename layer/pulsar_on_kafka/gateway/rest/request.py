@@ -14,6 +14,7 @@ from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.tenant_infos import DEFAULT_CLUSTER
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
 from pulsar_on_kafka_mapping.errors import MappingError
 
@@ -62,8 +63,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """Pulsar's default name of a cluster."""
-        return self.admin.local_cluster() or "standalone"
+        return self.admin.local_cluster() or DEFAULT_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,8 @@ def unserved(request: RestRequest) -> NoReturn:
 
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.AlreadyExists, 409),
+    (errors.NotEmpty, 409),
+    (errors.NoSuchTenant, 404),
     (errors.NotSupportedYet, 501),
     (errors.InvalidOption, 400),
     (errors.SubscriptionBusy, 412),

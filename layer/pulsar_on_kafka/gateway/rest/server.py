@@ -7,6 +7,7 @@ import logging
 import ssl
 from asyncio import Transport
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote_plus
@@ -22,20 +23,24 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
+from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.rest import (
     brokers,
     clusters,
     cursors,
     entries,
     internals,
+    permissions,
     policies,
     schemas,
     statistics,
+    tenants,
     topic_commands,
     topics,
     transactions,
 )
 from pulsar_on_kafka.gateway.rest.request import Binary, Cluster, RestError, RestRequest, Text, refusal, unserved
+from pulsar_on_kafka.gateway.rest.rights import LOGGED_IN, RouteRight, right_of
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -76,7 +81,7 @@ OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_SCHEMAS}/schema/{{version}}", schemas.schema),
     ("GET", f"{_SCHEMAS}/schemas", schemas.schemas),
 )
-"""Routes for every role that may connect."""
+"""Routes for every role that may connect. With authorization a role needs rights to the topic (`right_of`)."""
 OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/metrics", brokers.metrics),
     ("GET", _BROKERS, brokers.brokers),
@@ -109,11 +114,11 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ),
     ("GET", f"{_TRANSACTIONS}/transactionBufferStats/{_OF_TOPIC}", transactions.buffer_stats),
     ("GET", f"{_TRANSACTIONS}/pendingAckStats/{_OF_TOPIC}/{{subscription}}", transactions.pending_ack_stats),
-    ("GET", "/admin/v2/tenants", clusters.tenants),
-    ("GET", "/admin/v2/tenants/{tenant}", clusters.tenant),
-    ("PUT", "/admin/v2/tenants/{tenant}", clusters.make_tenant),
-    ("POST", "/admin/v2/tenants/{tenant}", clusters.make_tenant),
-    ("DELETE", "/admin/v2/tenants/{tenant}", clusters.delete_tenant),
+    ("GET", "/admin/v2/tenants", tenants.tenants),
+    ("GET", "/admin/v2/tenants/{tenant}", tenants.tenant),
+    ("PUT", "/admin/v2/tenants/{tenant}", tenants.make),
+    ("POST", "/admin/v2/tenants/{tenant}", tenants.update),
+    ("DELETE", "/admin/v2/tenants/{tenant}", tenants.delete),
     ("GET", "/admin/v2/namespaces/{tenant}", clusters.namespaces),
     ("PUT", _NAMESPACE, clusters.make_namespace),
     ("DELETE", _NAMESPACE, clusters.delete_namespace),
@@ -131,6 +136,17 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", f"{_NAMESPACE}/clearBacklog/{{subscription}}", clusters.clear_backlog),
     ("POST", f"{_NAMESPACE}/{{bundle}}/clearBacklog", clusters.clear_backlog),
     ("POST", f"{_NAMESPACE}/{{bundle}}/clearBacklog/{{subscription}}", clusters.clear_backlog),
+    ("GET", f"{_NAMESPACE}/permissions", permissions.of_namespace),
+    ("GET", f"{_NAMESPACE}/permissions/subscription", permissions.of_subscriptions),
+    ("POST", f"{_NAMESPACE}/permissions/subscription/{{subscription}}", permissions.grant_on_subscription),
+    ("DELETE", f"{_NAMESPACE}/permissions/{{subscription}}/{{role}}", permissions.revoke_on_subscription),
+    ("POST", f"{_NAMESPACE}/permissions/{{role}}", permissions.grant),
+    ("DELETE", f"{_NAMESPACE}/permissions/{{role}}", permissions.revoke),
+    ("GET", f"{_NAMESPACE}/subscriptionAuthMode", permissions.subscription_auth_mode),
+    ("POST", f"{_NAMESPACE}/subscriptionAuthMode", permissions.set_subscription_auth_mode),
+    ("GET", f"{_TOPIC}/permissions", permissions.of_topic),
+    ("POST", f"{_TOPIC}/permissions/{{role}}", permissions.grant_on_topic),
+    ("DELETE", f"{_TOPIC}/permissions/{{role}}", permissions.revoke_on_topic),
     ("GET", _TOPICS, topics.topics),
     ("GET", f"{_TOPICS}/partitioned", topics.partitioned_topics),
     ("PUT", _TOPIC, topics.make),
@@ -176,7 +192,8 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_TOPIC}/stats", statistics.stats),
     ("GET", f"{_TOPIC}/partitioned-stats", statistics.partitioned_stats),
 )
-"""Routes for super users, or for every client if no login is required."""
+"""Routes for super users, or for every client if no login is required. With authorization also for admin roles of the
+tenant, and some of them for roles with rights to the topic."""
 OF_POLICIES: Final[tuple[tuple[str, str, Handler], ...]] = tuple(
     (method, f"{place}/{{policy}}", handler)
     for place in (_NAMESPACE, _TOPIC)
@@ -190,7 +207,7 @@ OF_POLICIES: Final[tuple[tuple[str, str, Handler], ...]] = tuple(
 """Routes for administrators, behind all others: `policies` has the names."""
 
 
-class Right(Enum):
+class RestRight(Enum):
     """Rights that a route requires."""
 
     CLIENT = "client"
@@ -201,32 +218,44 @@ class Right(Enum):
 class Rest:
     """Replies for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
-    def __init__(self, cluster: Cluster, access: GatewayAccess, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        access: GatewayAccess,
+        hosts: frozenset[str] = frozenset(),
+        authorization: Authorization | None = None,
+    ) -> None:
         """`hosts`: the accepted host names of requests; none: any. This rejects requests of web pages whose host name
         was made to resolve to this machine."""
         self._cluster = cluster
         self._access = access
+        self._authorization = authorization
         self._hosts = hosts
 
     def app(self) -> ASGIApp:
         routes = []
         administered = (*OF_ADMINISTRATORS, *OF_POLICIES)
-        for right, table in ((None, OF_ALL), (Right.CLIENT, OF_CLIENTS), (Right.ADMINISTRATOR, administered)):
+        for right, table in (
+            (None, OF_ALL),
+            (RestRight.CLIENT, OF_CLIENTS),
+            (RestRight.ADMINISTRATOR, administered),
+        ):
             for method, path, handler in table:
                 for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
-                    endpoint = self._endpoint(handler, right, domain)
+                    required = right_of(method, path, administers=right is RestRight.ADMINISTRATOR)
+                    endpoint = self._endpoint(handler, right, required, domain)
                     routes.append(Route(path.replace("{domain}", domain), endpoint, methods=[method]))
         for root in _ROOTS:
-            endpoint = self._endpoint(unserved, Right.CLIENT)
+            endpoint = self._endpoint(unserved, RestRight.CLIENT)
             routes.append(Route(f"{root}/{{rest:path}}", endpoint, methods=list(_METHODS)))
         return Starlette(routes=routes)
 
     def _endpoint(
-        self, handler: Handler, right: Right | None, domain: str = "persistent"
+        self, handler: Handler, right: RestRight | None, required: RouteRight = LOGGED_IN, domain: str = "persistent"
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                self._check(request, right)
+                role = self._check(request, right)
                 received = RestRequest(
                     self._cluster,
                     {
@@ -235,9 +264,11 @@ class Rest:
                         "line": f"{request.method} {request.url.path}",
                     },
                     dict(request.query_params),
-                    await _body(request),
+                    b"",
                 )
-                found = await run_in_threadpool(handler, received)
+                if right is not None and self._authorization is not None:
+                    await run_in_threadpool(required.check, self._authorization, role, received)
+                found = await run_in_threadpool(handler, replace(received, body=await _body(request)))
             except ClientDisconnect:
                 return _refused(RestError(400, "the connection ended before the body"))
             except Exception as failure:  # whatever it is becomes an answer
@@ -250,14 +281,14 @@ class Rest:
 
         return answer
 
-    def _check(self, request: Request, right: Right | None) -> None:
-        """Raises RestError: the caller does not have the right that this route requires."""
+    def _check(self, request: Request, right: RestRight | None) -> str:
+        """The caller's role. Raises RestError: the caller does not have the right that this route requires."""
         if "origin" in request.headers:
             raise RestError(403, "this REST is not for pages of a browser")
         if self._hosts and request.url.hostname not in self._hosts:
             raise RestError(403, f"this REST answers to {', '.join(sorted(self._hosts))}")
         if right is None:
-            return
+            return ""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         certificate: Mapping[str, Any] | None = request.scope.get(_CERTIFICATE)
         method = TOKEN if kind.lower() == "bearer" else TLS if certificate else ""
@@ -265,8 +296,9 @@ class Rest:
             role = self._access.login(method, token.encode("utf-8", "replace"), certificate).role
         except AuthenticationError as unknown:
             raise RestError(401, str(unknown)) from unknown
-        if right is Right.ADMINISTRATOR and not self._access.may_administer(role):
+        if right is RestRight.ADMINISTRATOR and self._authorization is None and not self._access.may_administer(role):
             raise RestError(403, f"{role} is no super user")
+        return role
 
 
 class RestServer(AsgiServer):
@@ -286,7 +318,8 @@ class RestServer(AsgiServer):
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
         local = not settings.access.requires_login and settings.host in _LOCAL
         hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
-        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url, gateway.address), settings.access, hosts).app()
+        cluster = Cluster(admin, gateway.serving, gateway.unload, url, gateway.address)
+        app = Rest(cluster, settings.access, hosts, gateway.authorization).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more
         )

@@ -1,6 +1,8 @@
-"""Values of the `tenants` state topic: the cluster of a tenant, and the progress of its migration or its import.
+"""Values of the `tenants` state topic: the cluster of a tenant, its admin roles, and the progress of its migration or
+its import.
 
     TenantKey     {"v":1,"tenant":"acme","cluster":"west","state":"SWITCHING","epoch":4,"target":"east"}
+    TenantInfoKey {"v":1,"tenant":"acme","admin_roles":["boss"],"allowed_clusters":["west"],"deleted":false}
     MigrationKey  {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
                    "started_ms":1700000000000,"problem":""}
     ImportKey     {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
@@ -42,6 +44,17 @@ class TenantRecord:
     state: TenantState
     epoch: Count
     target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantInfoRecord:
+    """The admin roles of a tenant, and the clusters that its namespaces may be replicated to. `deleted`: the tenant was
+    deleted, and has neither."""
+
+    tenant: str
+    admin_roles: tuple[str, ...] = ()
+    allowed_clusters: tuple[str, ...] = ()
+    deleted: bool = False
 
 
 class MigrationStep(str, Enum):
@@ -98,6 +111,7 @@ class ImportRecord:
 
 
 _TENANTS: Final = json_record("tenant record", TenantRecord)
+encode_tenant_info, decode_tenant_info = json_record("tenant information record", TenantInfoRecord).both
 encode_migration, decode_migration = json_record("migration record", MigrationRecord).both
 encode_import, decode_import = json_record("import record", ImportRecord).both
 

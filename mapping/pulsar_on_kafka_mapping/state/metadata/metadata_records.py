@@ -100,8 +100,22 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AuthPolicies:
+    """Permissions in one namespace. Source: Pulsar's AuthPolicies, 4.0.7."""
+
+    namespace: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Actions by role, on all topics of the namespace."""
+    topics: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Actions by role, by topic. A partitioned topic has them as a whole."""
+    subscriptions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Roles by subscription. A subscription without an entry is open to all roles that may consume."""
+    subscription_auth_mode: str = "None"
+    """`None`, or `Prefix`: a subscription's name begins with the consumer's role."""
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A record holds one namespace and its policies (Pulsar's names in snake case)."""
+    """A record holds one namespace, its policies (Pulsar's names in snake case) and permissions."""
 
     name: str
     state: LifeState
@@ -109,6 +123,7 @@ class NamespaceRecord:
     created_ms: Int64 = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     """Properties that operators set and see."""
+    auth: AuthPolicies = field(default_factory=AuthPolicies)
 
 
 @dataclass(frozen=True, slots=True)

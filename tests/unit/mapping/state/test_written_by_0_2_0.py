@@ -26,10 +26,13 @@ SINCE = {
     "topic that may be deleted",
     "topic that is terminated",
     "producers' claims of a terminated topic",
+    "namespace with properties and permissions",
+    "tenant's information",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
     "close": {"topic_deleted"},
+    "namespace": {"auth", "properties"},
     "producers' claims": {"ended", "hashing_schemes", "raw", "terminated", "topic_epochs"},
     "sequence snapshot": {"absent_ids", "forgotten_upto"},
     "subscription": {"joining"},

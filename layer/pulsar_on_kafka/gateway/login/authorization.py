@@ -1,0 +1,178 @@
+"""Authorization: roles may do only what they were granted, by cached views of permissions. Source: Pulsar's
+PulsarAuthorizationProvider and ServerCnx, 4.0.7.
+
+A super user and an admin role of the tenant may do everything in a namespace. All other roles need a grant.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.scheduler import Scheduler
+from pulsar_on_kafka.broker.metadata.permissions import AuthAction, may, refusal_of_subscription
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.gateway.login.access import GatewayAccess
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import AuthPolicies
+
+MAX_AGE_S: Final = 2.0
+"""A decision uses permissions that were read at most this long ago."""
+_READ_INTERVAL_S: Final = 1.0
+"""The permissions of namespaces in use are read at this interval. Clients lose revoked ones within 5 s: after this
+interval, the reading itself and the closing of their producers and consumers."""
+_READ_TIMEOUT_S: Final = 10.0
+
+
+class Requirement(Enum):
+    """The right that an operation requires."""
+
+    LOOKUP = "LOOKUP"
+    """To produce or to consume."""
+    PRODUCE = "PRODUCE"
+    CONSUME = "CONSUME"
+    GET_TOPICS = "GET_TOPICS"
+    """To consume from the whole namespace."""
+    ADMINISTER = "ADMINISTER"
+    """An admin role of the tenant."""
+
+
+class Operation(NamedTuple):
+    """One operation of a client. `words` are the reply if the role has no right."""
+
+    requirement: Requirement
+    namespace: str
+    words: str
+    topic: TopicName | None = None
+    subscription: str = ""
+
+
+def on_topic(requirement: Requirement, topic: TopicName, words: str, subscription: str = "") -> Operation:
+    return Operation(requirement, topic.namespace_name, words, topic, subscription)
+
+
+class NamespaceRights(NamedTuple):
+    """Rights in one namespace. `auth` is None if the namespace does not exist."""
+
+    auth: AuthPolicies | None
+    admin_roles: frozenset[str]
+
+    def refusal(self, role: str, operation: Operation) -> str | None:
+        """The reason why a role may not do this; None if it may. Pure."""
+        if role in self.admin_roles:
+            return None
+        auth, topic = self.auth, operation.topic
+        if auth is None:
+            return operation.words
+        produces = may(auth, role, AuthAction.PRODUCE, topic)
+        consumes = may(auth, role, AuthAction.CONSUME, topic)
+        allowed = {
+            Requirement.LOOKUP: produces or consumes,
+            Requirement.PRODUCE: produces,
+            Requirement.CONSUME: consumes,
+            Requirement.GET_TOPICS: consumes,
+            Requirement.ADMINISTER: False,
+        }[operation.requirement]
+        if not allowed:
+            return operation.words
+        if operation.requirement is Requirement.CONSUME and topic is not None and operation.subscription:
+            return refusal_of_subscription(auth, role, topic, operation.subscription)
+        return None
+
+
+class _View(NamedTuple):
+    rights: NamespaceRights
+    read_s: float
+
+
+class Authorization:
+    """The rights of roles in the namespaces that clients have named. Thread-safe.
+
+    Memory: the permissions of those namespaces that exist.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        access: GatewayAccess,
+        changed: Callable[[AbstractSet[str]], None],
+    ) -> None:
+        """`changed` gets namespaces whose rights have changed since they were last read, by any thread."""
+        self._node = node
+        self._access = access
+        self._changed = changed
+        self._views: dict[str, _View] = {}
+        self._lock = threading.Lock()
+        self._scheduler = Scheduler("pok-gateway-rights")
+        self._scheduler.every(_READ_INTERVAL_S, self._read_all)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._scheduler.close()
+
+    def is_super_user(self, role: str) -> bool:
+        return self._access.may_administer(role)
+
+    def known(self, namespace: str) -> NamespaceRights | None:
+        """The rights as they were read less than `MAX_AGE_S` ago; None if they have to be read."""
+        view = self._views.get(namespace)
+        if view is None or self._node.clock.monotonic() - view.read_s > MAX_AGE_S:
+            return None
+        return view.rights
+
+    def latest(self, namespace: str) -> NamespaceRights:
+        """The rights as they were last read; no rights in a namespace that does not exist."""
+        view = self._views.get(namespace)
+        return _NO_RIGHTS if view is None else view.rights
+
+    def read(self, namespace: str, deadline: Deadline) -> NamespaceRights:
+        """The rights now. May block. Raises StoreErrors."""
+        return self._read([namespace], deadline)[namespace]
+
+    def refusal(self, role: str, operation: Operation, deadline: Deadline) -> str | None:
+        """The reason why a role may not do this; None if it may. May block. Raises StoreErrors."""
+        if self.is_super_user(role):
+            return None
+        rights = self.known(operation.namespace) or self.read(operation.namespace, deadline)
+        return rights.refusal(role, operation)
+
+    def _read_all(self) -> None:
+        with self._lock:
+            names = list(self._views)
+        if names:
+            self._read(names, Deadline.after(_READ_TIMEOUT_S))
+
+    def _read(self, namespaces: Iterable[str], deadline: Deadline) -> dict[str, NamespaceRights]:
+        names = list(namespaces)
+        begun_s = self._node.clock.monotonic()
+        auth = self._node.namespaces.permissions_of(names, deadline)
+        tenants = {name: name.partition("/")[0] for name in names}
+        admins = self._node.tenant_infos.admin_roles(set(tenants.values()), deadline)
+        found = {name: NamespaceRights(auth[name], admins[tenants[name]]) for name in names}
+        changed = self._store(found, begun_s)
+        if changed:
+            self._changed(changed)
+        return found
+
+    def _store(self, found: dict[str, NamespaceRights], read_s: float) -> set[str]:
+        """Store views unless there are newer ones. Returns the namespaces whose rights have changed."""
+        changed = set()
+        with self._lock:
+            for name, rights in found.items():
+                before = self._views.get(name)
+                if before is not None and before.read_s > read_s:
+                    continue
+                if before is not None and before.rights != rights:
+                    changed.add(name)
+                if rights.auth is None:
+                    self._views.pop(name, None)
+                else:
+                    self._views[name] = _View(rights, read_s)
+        return changed
+
+
+_NO_RIGHTS: Final = NamespaceRights(None, frozenset())
