@@ -210,7 +210,6 @@ NOT_KEPT: Final = (
     NotKept("deduplicationSnapshotInterval", "deduplicationSnapshotInterval", "snapshots have a fixed interval"),
     NotKept("encryptionRequired", "", "it accepts unencrypted messages", unset=False),
     NotKept("subscriptionTypesEnabled", "subscriptionTypesEnabled", "all types are enabled", unset=[]),
-    NotKept("subscriptionAuthMode", "", "subscription names are not tied to roles", unset="None"),
     NotKept("entryFilters", "entryFilters", _FILTERS),
     NotKept(
         "dispatcherPauseOnAckStatePersistent",
