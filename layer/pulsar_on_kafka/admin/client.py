@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from types import TracebackType
 
-from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
+from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin, TenantInfoAdmin
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
@@ -19,7 +19,6 @@ from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.permissions import PermissionAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
-from pulsar_on_kafka.admin.tenants import TenantInfoAdmin
 from pulsar_on_kafka.admin.topics import TopicAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
