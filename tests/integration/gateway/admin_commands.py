@@ -1,7 +1,6 @@
 """The commands of Pulsar's Java admin client, each with what it must return or the status that must refuse it.
 
-They are in the order in which they run: later ones use what earlier ones created. The list is that of the commands which
-were tried in the survey of pulsar-admin.
+They are in the order in which they run: later ones use what earlier ones created.
 """
 
 from __future__ import annotations
@@ -288,7 +287,7 @@ class Commands:
         yield Command(
             "topics create (no such namespace: 404)", lambda: topics.createNonPartitionedTopic(none), status=404
         )
-        consumer = self._client.newConsumer().topic(t).subscriptionName("held").property("x", "y").subscribe()
+        consumer = self._client.newConsumer().topics([t]).subscriptionName("held").property("x", "y").subscribe()
         yield Command(
             "topics unsubscribe (has a consumer: 412)", lambda: topics.deleteSubscription(t, "held"), status=412
         )
@@ -325,7 +324,7 @@ class Commands:
         yield Command("topics info-internal", lambda: topics.getInternalInfo(t))
 
     def _of_subscriptions(self) -> Iterator[Command]:
-        topics, t, pt = self._admin.topics(), self._t, self._pt
+        topics, t = self._admin.topics(), self._t
 
         def backlog(name: str) -> Any:
             return topics.getStats(t).getSubscriptions()[name].getMsgBacklog()
@@ -362,7 +361,6 @@ class Commands:
             "topics set-replicated-subscription-status", lambda: topics.setReplicatedSubscriptionStatus(t, "s", True)
         )
         yield Command("topics unload", lambda: topics.unload(t))
-        del pt
 
     def _of_messages(self) -> Iterator[Command]:
         topics, t = self._admin.topics(), self._t

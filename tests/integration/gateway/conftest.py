@@ -15,6 +15,7 @@ from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.harness.java import JavaRuntime, JavaSdk, JavaUnavailable, known_jars
+from tests.compat.harness.java.bridge import Bridge
 from tests.integration.gateway.rest import Rest, ServingRest
 from tests.integration.gateway.wire import Wire
 from tests.steps import Missing, Unique
@@ -50,6 +51,23 @@ def serving_rest(admin: AdminClient, unique: Unique) -> ServingRest:
 def rest(serving_rest: ServingRest) -> Iterator[Rest]:
     with serving_rest() as running:
         yield Rest(running.url())
+
+
+@pytest.fixture
+def bridge() -> Iterator[Bridge]:
+    pulsar = pytest.importorskip("pulsar", reason="the official client, whose exceptions are raised, is not installed")
+    pytest.importorskip("py4j.java_gateway", reason="py4j is not installed")
+    runtime = JavaRuntime(known_jars())
+    try:
+        runtime.start()
+    except JavaUnavailable as missing:
+        pytest.skip(f"no Java client: {missing}")
+    try:
+        made = Bridge(runtime.address, pulsar)
+        yield made
+        made._gateway.close()
+    finally:
+        runtime.stop()
 
 
 @pytest.fixture

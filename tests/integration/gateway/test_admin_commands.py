@@ -56,3 +56,5 @@ def _outcome(command: Command) -> str:
         if status == UNSERVED:
             return f"refused: {reason:.160}"
         return f"WRONG: {status} {failure.getClass().getName()} {reason:.300}"
+    except protocol.Py4JError as unknown:
+        return f"WRONG: {unknown!s:.300}"

@@ -12,7 +12,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.harness.java.bridge import Bridge
-from tests.compat.harness.java.runtime import JavaRuntime, JavaUnavailable, known_jars
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -21,21 +20,6 @@ java_gateway: Any = pytest.importorskip("py4j.java_gateway", reason="py4j is not
 protocol: Any = pytest.importorskip("py4j.protocol", reason="py4j is not installed")
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def bridge() -> Iterator[Bridge]:
-    runtime = JavaRuntime(known_jars())
-    try:
-        runtime.start()
-    except JavaUnavailable as missing:
-        pytest.skip(f"no Java client: {missing}")
-    try:
-        made = Bridge(runtime.address, pulsar)
-        yield made
-        made._gateway.close()
-    finally:
-        runtime.stop()
 
 
 @pytest.fixture
