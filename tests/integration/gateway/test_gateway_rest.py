@@ -487,7 +487,7 @@ def test_topics_are_terminated(rest: Rest, client: sdk.Client, unique: Unique) -
         ("POST", "/admin/v2/persistent/public/default/x/unload"),
         ("DELETE", "/admin/v2/brokers/health"),
         ("GET", "/admin/v3/functions/public/default"),
-        ("GET", "/lookup/v2/topic/persistent/public/default/x/bundle"),
+        ("GET", "/admin/v2/bookies/all"),
     ],
 )
 def test_what_is_not_served_says_its_name(rest: Rest, method: str, path: str) -> None:

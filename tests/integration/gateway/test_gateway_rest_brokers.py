@@ -37,6 +37,9 @@ def test_a_cluster_has_the_addresses_of_the_gateway(rest: Rest) -> None:
     assert (told["serviceUrl"], told["brokerServiceUrl"][:9]) == (rest.url, "pulsar://")
     assert told["brokerServiceUrlTls"] is told["serviceUrlTls"] is None
     assert rest.get("/admin/v2/clusters/standalone/failureDomains") == {}
+    assert rest.get("/admin/v2/clusters/standalone/namespaceIsolationPolicies") == {}
+    assert rest.get("/admin/v2/resourcegroups") == []
+    assert rest.ask("GET", "/lookup/v2/topic/persistent/public/default/x/bundle").text == "0x00000000_0xffffffff"
     rest.refuses(404, "Cluster does not exist", "GET", "/admin/v2/clusters/elsewhere")
 
 

@@ -70,6 +70,11 @@ def dynamic_values(request: RestRequest) -> dict[str, str]:
     return {}
 
 
+def resource_groups(request: RestRequest) -> list[str]:
+    """None: they limit rates, and cannot be created here."""
+    return []
+
+
 def runtime_configuration(request: RestRequest) -> dict[str, str]:
     """Settings of the gateway under Pulsar's names."""
     broker, web = urlsplit(request.cluster.service_url()), urlsplit(request.cluster.web_url())

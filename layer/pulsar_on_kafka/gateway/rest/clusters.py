@@ -37,8 +37,8 @@ def cluster(request: RestRequest) -> dict[str, Any]:
     return {"brokerServiceUrl": found.service_url, "brokerClientTlsEnabled": False}
 
 
-def failure_domains(request: RestRequest) -> dict[str, Any]:
-    """None: they place brokers."""
+def none_of_cluster(request: RestRequest) -> dict[str, Any]:
+    """No failure domains and no isolation policies: they place brokers, and cannot be created here."""
     cluster(request)
     return {}
 

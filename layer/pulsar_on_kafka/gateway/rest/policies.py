@@ -17,7 +17,7 @@ from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.broker.metadata.policy_json import BACKLOG_QUOTAS, FIELDS, REPLICATION, PolicyField
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.gateway.rest.permissions import AUTH_FIELDS
-from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, differs_from_default, unserved
+from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text, differs_from_default, unserved
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 BUNDLES: Final[Mapping[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
@@ -406,6 +406,12 @@ def of_new_namespace(request: RestRequest, body: Mapping[str, Any]) -> dict[str,
 
 _FULL: Final[Mapping[str, str]] = {"schema_auto_update_compatibility_strategy": "Full"}
 """Defaults of former policies."""
+
+
+def bundle_of_topic(request: RestRequest) -> Text:
+    """The range of the topic's bundle, which is that of all topics. Raises NoSuchNamespace."""
+    request.admin.node.namespaces.require(request.namespace, request.deadline())
+    return Text(WHOLE)
 
 
 def bundles(request: RestRequest) -> Mapping[str, Any]:
