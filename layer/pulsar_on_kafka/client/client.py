@@ -305,15 +305,15 @@ class Client(OfOneProcess):
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """Names of the topic's partitions; the topic's own name when it is not partitioned, or not there. As officially
-        it makes no topic."""
+        it makes no topic, unless its namespace wants new topics partitioned."""
         check_type(str, "topic", topic)
         with pulsar_errors():
             name = TopicName.parse(topic)
             session = self._session_of(topic)
             topics, deadline = session.node().topics, session.deadline()
             found = topics.find(name, deadline)
-            if found is None:
-                topics.check_openable(name, deadline)
+            if found is None and topics.check_openable(name, deadline):
+                found = topics.open(name, deadline)
             return [str(name)] if found is None else list(found.partition_names)
 
     def _session_of(self, topic: str) -> Session:

@@ -135,6 +135,9 @@ def test_a_topic_has_the_policies_of_its_namespace_where_it_has_none(rest: Rest,
     rest.refuses(400, "expected a number", "POST", f"{topic}/messageTTL?messageTTL=ten")
     rest.does("DELETE", f"{topic}/messageTTL")
     assert rest.get(f"{topic}/messageTTL", applied="true") == 30
+    rest.does("POST", f"{topic}/retention", json=RETENTION)
+    rest.does("DELETE", f"{topic}/policies")
+    assert unset(rest, f"{topic}/retention")
 
 
 @pytest.mark.parametrize(
@@ -337,6 +340,7 @@ def test_clients_create_topics_as_the_namespace_allows(
         )
         official.create_producer(topic).send(b"x")
         assert len(official.get_topic_partitions(topic)) == 3
+    assert len(client.get_topic_partitions(f"{topic}-4")) == 3
     client.create_producer(f"{topic}-2").close()
     assert admin.topic_stats(f"{topic}-2").partitions == 3
     rest.does("DELETE", path)

@@ -270,6 +270,12 @@ def remove(request: RestRequest) -> None:
         row.remove(request, where)
 
 
+def remove_all(request: RestRequest) -> None:
+    """Remove all policies of a topic."""
+    where = _where(request)
+    request.admin.remove_policy(where, *request.admin.policies(where))
+
+
 def _value(request: RestRequest) -> Any:
     """The body; a topic's `messageTTL` is a parameter. Raises RestError: it is no JSON, or no number."""
     given = request.query.get(request.names["policy"])

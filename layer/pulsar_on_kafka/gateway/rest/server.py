@@ -158,6 +158,7 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", f"{_TOPIC}/partitions", topics.grow),
     ("DELETE", f"{_TOPIC}/partitions", topics.delete_partitioned),
     ("PUT", f"{_TOPIC}/unload", topics.unload),
+    ("DELETE", f"{_TOPIC}/policies", policies.remove_all),
     ("GET", f"{_TOPIC}/properties", topic_commands.properties),
     ("PUT", f"{_TOPIC}/properties", topic_commands.update_properties),
     ("DELETE", f"{_TOPIC}/properties", topic_commands.remove_property),
