@@ -150,13 +150,13 @@ class EntryAdmin(CursorAdmin):
 
     def last_message_id(self, topic: str) -> NativeMessageId:
         """The id of the last message that consumers may receive now, of a batch that of its last message; the id before
-        the first one (`earliest` at the beginning) where there is none. Raises TopicNotFound."""
+        the first one (entry -1 at the beginning) where there is none. Raises TopicNotFound."""
         deadline = self._deadline()
         found, partition = self._one_partition(topic, deadline)
         positions = TopicPositions(self.node, found)
         offset = positions.last_message(partition, deadline)
         if offset < 0:
-            return NativeMessageId(found.partition_field(partition), -1, -1, -1)
+            return NativeMessageId(found.partition_field(partition), found.layout.ledger_id(partition, 0), -1, -1)
         place = found.layout.position(partition, offset)
         last = NativeMessageId(found.partition_field(partition), *place, -1)
         size = positions.messages_of_entry(partition, offset, deadline)

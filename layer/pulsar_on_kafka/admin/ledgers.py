@@ -62,14 +62,17 @@ class LedgerAdmin(AdminContext):
         return [self._tails.measured(opened, each, fetcher, deadline) for each in found]
 
     def backlog_size(self, topic: str, message_id: NativeMessageId) -> int:
-        """The approximate bytes of a topic without partitions, or of a partition, from a message id on. Source:
-        Pulsar's `get-backlog-size`. Raises TopicNotFound."""
+        """The approximate bytes of a topic without partitions, or of a partition, behind a message id. Source: Pulsar's
+        `get-backlog-size`. Raises TopicNotFound.
+
+        Differs from Pulsar: there all bytes are behind `latest`.
+        """
         deadline = self._deadline()
         found, partition = self._one_partition(topic, deadline)
         starts, ends = self._log_ends(found, deadline, [partition])
         low, end = starts[partition], ends[partition]
-        offset = start_offset(found.layout, partition, message_id, inclusive=True, low=low, end=end)
-        return bytes_from(self.measured_ledgers(topic), end if message_id == NativeMessageId.latest else offset)
+        offset = start_offset(found.layout, partition, message_id, inclusive=False, low=low, end=end)
+        return bytes_from(self.measured_ledgers(topic), offset)
 
     def get_ledger(self, ledger_id: int) -> LedgerInfo:
         """One ledger of any topic. Ours, not Pulsar's.

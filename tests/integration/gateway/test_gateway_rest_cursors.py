@@ -75,7 +75,7 @@ def test_a_cursor_is_reset_to_a_time_and_to_an_id(
     assert backlog(admin, topic, "s") == 4
     rest.does("POST", f"{here}/resetcursor", json=body_of(sdk.MessageId.latest))
     assert backlog(admin, topic, "s") == 0
-    rest.refuses(412, "Unable to find position", "POST", f"{here}/resetcursor", json={"ledgerId": 7, "entryId": 0})
+    rest.refuses(412, "Unable to find position", "POST", f"{here}/resetcursor", json={"ledgerId": 2**62, "entryId": 0})
     rest.refuses(400, "timestamp is 'x'", "POST", f"{here}/resetcursor/x")
     rest.refuses(404, "none", "POST", f"{_TOPICS}/{topic}/subscription/none/resetcursor/1")
     rest.refuses(404, "does not exist", "POST", f"{_TOPICS}/{unique()}/subscription/s/resetcursor/1")
@@ -174,10 +174,11 @@ def test_single_partitions_are_moved(rest: Rest, admin: AdminClient, client: sdk
         ("GET", "ledger/1/entry/1", "GetMessageById"),
         ("GET", "messageid/1", "Get message ID by timestamp"),
         ("GET", "examinemessage", "Examine messages"),
-        ("GET", "lastMessageId", "GetLastMessageId"),
+        ("PUT", "backlogSize", "calculate backlog size"),
     ):
         rest.refuses(405, reason, method, f"{_TOPICS}/{topic}/{path}")
     rest.refuses(404, "none is 2", "POST", f"{_TOPICS}/{topic}-partition-2/subscription/s/skip/1")
+    rest.refuses(404, f"{topic} not found", "GET", f"{_TOPICS}/{topic}/lastMessageId")
 
 
 def test_a_subscription_lives_on_one_partition(
@@ -259,8 +260,8 @@ def test_entries_are_read_with_their_metadata(
     by_id = f"{here}/ledger/{first.ledger_id()}/entry"
     assert rest.ask("GET", f"{by_id}/0").content == b"x" * 2000
     assert rest.ask("GET", f"{by_id}/2").content == b"1"
-    rest.refuses(404, "Message not found", "GET", f"{by_id}/3")
-    rest.refuses(404, "Message not found", "GET", f"{here}/ledger/7/entry/0")
+    rest.refuses(404, "Message id not found", "GET", f"{by_id}/3")
+    rest.refuses(404, "Message id not found", "GET", f"{here}/ledger/7/entry/0")
     rest.does("POST", f"{here}/subscription/s/skip/1")
     assert rest.ask("GET", f"{here}/subscription/s/position/2").content == b"1"
     rest.refuses(404, "Message not found", "GET", f"{here}/subscription/s/position/3")
@@ -324,7 +325,9 @@ def test_ids_are_found_by_time(rest: Rest, admin: AdminClient, client: sdk.Clien
     topic = unique()
     here = f"{_TOPICS}/{topic}"
     admin.create_topic(topic)
-    assert rest.get(f"{here}/lastMessageId") == {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+    empty = rest.get(f"{here}/lastMessageId")
+    none = {"entryId": -1, "partitionIndex": -1, "batchIndex": -1, "batchSize": 0}
+    assert empty == {"ledgerId": rest.get(f"{here}/internalStats")["ledgers"][0]["ledgerId"], **none}
     rest.refuses(412, "total message is zero", "GET", f"{here}/examinemessage")
     ids = sent(client, topic, 3)
     shown = admin.peek_messages(topic)
@@ -333,6 +336,8 @@ def test_ids_are_found_by_time(rest: Rest, admin: AdminClient, client: sdk.Clien
         "ledgerId": ids[2].ledger_id(),
         "entryId": 3,
         "partitionIndex": -1,
+        "batchIndex": -1,
+        "batchSize": 0,
     }
     assert rest.get(f"{here}/lastMessageId")["entryId"] == 2
 
@@ -454,7 +459,7 @@ def test_statistics_have_sizes(rest: Rest, admin: AdminClient, client: sdk.Clien
     unmeasured = rest.get(f"{here}/stats", subscriptionBacklogSize="false")["subscriptions"]["s"]
     assert (unmeasured["backlogSize"], unmeasured["earliestMsgPublishTimeInBacklog"]) == (-1, 0)
     last = rest.get(f"{here}/lastMessageId")
-    for place, share in (({"ledgerId": -1, "entryId": -1}, 10), ({**last, "entryId": 5}, 5), (last, 1)):
+    for place, share in (({"ledgerId": -1, "entryId": -1}, 10), ({**last, "entryId": 5}, 4), (last, 0)):
         found = rest.ask("PUT", f"{here}/backlogSize", json=place)
         assert (found.status_code, found.json()) == (200, round(told["storageSize"] * share / 10))
     for _ in range(10):

@@ -44,11 +44,11 @@ def check_persistent(request: RestRequest, reason: str = "Operation not allowed 
         raise RestError(405, reason)
 
 
-def check_one_partition(request: RestRequest, reason: str) -> int:
+def check_one_partition(request: RestRequest, reason: str, status: int = 405) -> int:
     """The partition in the topic's name, -1 without one. Raises RestError with the reason: it is the name of a
     partitioned topic."""
     if partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False):
-        raise RestError(405, reason)
+        raise RestError(status, reason)
     return TopicName.parse(request.topic).partition
 
 

@@ -25,7 +25,10 @@ def peek(request: RestRequest) -> Binary:
 def by_id(request: RestRequest) -> Binary:
     check_persistent(request)
     check_one_partition(request, "GetMessageById is not allowed on partitioned-topic")
-    return _reply(request.admin.stored_entry(request.topic, request.number("ledger"), request.number("entry")))
+    found = request.admin.stored_entry(request.topic, request.number("ledger"), request.number("entry"))
+    if found is None:
+        raise RestError(404, "Message id not found")
+    return _reply(found)
 
 
 def examine(request: RestRequest) -> Binary:
@@ -62,14 +65,12 @@ def id_at(request: RestRequest) -> dict[str, int]:
 
 def last_id(request: RestRequest) -> dict[str, int]:
     check_persistent(request, "GetLastMessageId on a non-persistent topic is not allowed")
-    check_one_partition(request, "GetLastMessageId on a partitioned topic is not allowed")
-    found = request.admin.last_message_id(request.topic)
-    batch = {"batchIndex": found.batch_index(), "batchSize": found.batch_size()} if found.batch_index() >= 0 else {}
-    return {**_id(found), **batch}
+    check_one_partition(request, f"Topic {request.topic} not found", 404)
+    return _id(request.admin.last_message_id(request.topic))
 
 
 def backlog_size(request: RestRequest) -> int:
-    """The approximate bytes from a message id on."""
+    """The approximate bytes behind a message id."""
     check_persistent(request)
     check_one_partition(request, "calculate backlog size is not allowed for partitioned-topic")
     return request.admin.backlog_size(request.topic, place_of(request.json()))
@@ -101,7 +102,13 @@ def analyze(request: RestRequest) -> dict[str, Any]:
 
 
 def _id(found: NativeMessageId) -> dict[str, int]:
-    return {"ledgerId": found.ledger_id(), "entryId": found.entry_id(), "partitionIndex": found.partition()}
+    return {
+        "ledgerId": found.ledger_id(),
+        "entryId": found.entry_id(),
+        "partitionIndex": found.partition(),
+        "batchIndex": found.batch_index(),
+        "batchSize": found.batch_size(),
+    }
 
 
 def _position_text(found: NativeMessageId) -> str:
