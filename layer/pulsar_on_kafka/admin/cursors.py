@@ -42,6 +42,8 @@ class CursorAdmin(AdminContext):
         Live consumers, in whatever process, continue there; their inboxes are emptied. An unreadable cursor
         (`unreadable_cursors`) becomes readable.
 
+        Differs from Pulsar: an id of another topic is rejected; there it sets the cursor to the end.
+
         Raises:
             NotAllowedError: the id is of another partition than the named one.
             InvalidMessage: the id is of no partition of this topic.

@@ -204,7 +204,7 @@ class EntryAdmin(CursorAdmin):
     def peek_entry(self, topic: str, subscription: str, position: int) -> StoredEntry | None:
         """The entry at a position, from 1, of a subscription's backlog as last saved; None: the backlog is shorter.
 
-        Reads all entries before it.
+        Reads all entries before it. Differs from Pulsar: markers of transactions are no entries.
 
         Raises:
             TopicNotFound, SubscriptionNotFound: there is none.
