@@ -37,7 +37,7 @@ def test_a_tenant_moves_and_comes_back(
 ) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
     topic = f"persistent://{tenant}/eu/orders"
-    west.create_namespace(f"{tenant}/eu")
+    west.create_namespace(f"{tenant}/eu", properties={"team": "billing"})
     west.set_policy(f"{tenant}/eu", "schema_compatibility_strategy", "ALWAYS_COMPATIBLE")
     west.create_partitioned_topic(topic, 2, entries_per_ledger=500)
     described = f"persistent://{tenant}/eu/described"
@@ -60,6 +60,7 @@ def test_a_tenant_moves_and_comes_back(
         with pytest.raises(Refused, match="cannot switch"):
             worker().switch()
         assert worker().run(lambda record: None).step is MigrationStep.READY
+        assert east.namespace_properties(f"{tenant}/eu") == {"team": "billing"}
         assert [entry.sha256 for entry in east.list_schema_versions(described)] == [
             entry.sha256 for entry in west.list_schema_versions(described)
         ]

@@ -81,8 +81,10 @@ def test_a_policy_of_a_namespace_is_set_read_and_removed(
     assert admin.policies(namespace) == {}
     other = "PUT" if verb == "POST" else "POST"
     rest.refuses(405, f"{step} is set by {verb}", other, path, json=value)
-    rest.refuses(404, "none/at-all", "GET", f"/admin/v2/namespaces/none/at-all/{step}")
-    rest.refuses(404, "none/at-all", verb, f"/admin/v2/namespaces/none/at-all/{step}", json=value)
+    for where, reason in (("public/none", "Namespace does not exist"), ("none/at-all", "Tenant does not exist")):
+        rest.refuses(404, reason, "GET", f"/admin/v2/namespaces/{where}/{step}")
+        rest.refuses(404, reason, verb, f"/admin/v2/namespaces/{where}/{step}", json=value)
+        rest.refuses(404, reason, "DELETE", f"/admin/v2/namespaces/{where}/{step}")
 
 
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
@@ -229,7 +231,7 @@ def test_all_policies_of_a_namespace(rest: Rest, namespace: str) -> None:
     found = rest.get(path)
     assert found["retention_policies"] == RETENTION
     assert found["backlog_quota_map"]["destination_storage"]["limitSize"] == QUOTA["limitSize"]
-    rest.refuses(404, "none/at-all", "GET", "/admin/v2/namespaces/none/at-all")
+    rest.refuses(404, "Tenant does not exist", "GET", "/admin/v2/namespaces/none/at-all")
 
 
 def test_a_namespace_is_made_with_policies(rest: Rest, admin: AdminClient, namespace: str) -> None:
@@ -450,7 +452,7 @@ def test_a_namespace_has_properties(rest: Rest, namespace: str) -> None:
     rest.refuses(400, "expected an object of texts", "PUT", f"{path}/properties", json={"cost": 7})
     rest.does("PUT", f"{path}-2", json={"properties": {"team": "x"}})
     assert rest.get(f"{path}-2/properties") == {"team": "x"}
-    rest.refuses(404, "none/at-all", "GET", "/admin/v2/namespaces/none/at-all/properties")
+    rest.refuses(404, "Namespace does not exist", "GET", "/admin/v2/namespaces/none/at-all/properties")
     assert rest.get("/admin/v2/namespaces/public/default/properties") == {}
 
 

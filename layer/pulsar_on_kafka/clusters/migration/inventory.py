@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
@@ -19,10 +19,11 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import AuthPolicies, TopicRecord
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
+T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -149,6 +150,9 @@ def sync_metadata(source: AdminClient, target: AdminClient, tenant: str, deadlin
     for namespace, policies in here.namespaces.items():
         if there.namespaces.get(namespace) != policies:
             target.node.namespaces.change_policies(namespace, partial(_set, requested=policies), deadline)
+        properties = source.node.namespaces.properties(namespace, deadline)
+        if properties != target.node.namespaces.properties(namespace, deadline):
+            target.node.namespaces.change_properties(namespace, partial(_replaced, requested=properties), deadline)
     _sync_rights(source, target, tenant, here, deadline)
 
 
@@ -163,7 +167,7 @@ def _sync_rights(source: AdminClient, target: AdminClient, tenant: str, here: In
         target.node.tenant_infos.update(tenant, tuple(sorted(roles)), None, deadline)
 
 
-def _replaced(now: AuthPolicies, requested: AuthPolicies) -> AuthPolicies:
+def _replaced(now: T, requested: T) -> T:
     return requested
 
 

@@ -6,16 +6,17 @@ reason. Source: `Namespaces` and `PersistentTopics` of Pulsar's broker 4.0.7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pulsar_on_kafka.admin.permissions import shown_permissions
-from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.errors import InvalidOption, NoSuchNamespace
 from pulsar_on_kafka.broker.metadata import policy_json
 from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.broker.metadata.policy_json import BACKLOG_QUOTAS, FIELDS, REPLICATION, PolicyField
-from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.exceptions import InvalidConfiguration, TopicNotFound
 from pulsar_on_kafka.gateway.rest.permissions import AUTH_FIELDS
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text, differs_from_default, unserved
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -246,10 +247,11 @@ def _where(request: RestRequest) -> str:
 def get(request: RestRequest) -> Any:
     """A policy. One that is not set has no content, as in Pulsar, unless the tables say otherwise."""
     row, where = _row(request), _where(request)
-    if request.flag("isGlobal"):  # a policy of all clusters: there is none
-        request.admin.policies(where)
-        return None
-    return row.get(request, where)
+    with _of_tenant(request):
+        if request.flag("isGlobal"):  # a policy of all clusters: there is none
+            request.admin.policies(where)
+            return None
+        return row.get(request, where)
 
 
 def set_policy(request: RestRequest) -> None:
@@ -259,15 +261,28 @@ def set_policy(request: RestRequest) -> None:
         raise RestError(405, f"{request.names['policy']} is set by {verb}")
     if request.flag("isGlobal"):
         raise RestError(501, "policies of all clusters (isGlobal) are not kept by this gateway (docs/gateway.md)")
-    row.set(request, where, _value(request))
+    with _of_tenant(request):
+        row.set(request, where, _value(request))
 
 
 def remove(request: RestRequest) -> None:
     row, where = _row(request), _where(request)
-    if request.flag("isGlobal"):
-        request.admin.policies(where)
-    else:
-        row.remove(request, where)
+    with _of_tenant(request):
+        if request.flag("isGlobal"):
+            request.admin.policies(where)
+        else:
+            row.remove(request, where)
+
+
+@contextmanager
+def _of_tenant(request: RestRequest) -> Iterator[None]:
+    """Raises NoSuchTenant where even the tenant of a missing namespace is missing, as Pulsar reports."""
+    try:
+        yield
+    except TopicNotFound as none:
+        if isinstance(none.__cause__, NoSuchNamespace):
+            request.admin.get_tenant_info(request.names["tenant"])
+        raise
 
 
 def remove_all(request: RestRequest) -> None:
@@ -372,7 +387,8 @@ _UNSET: Final[Mapping[str, Any]] = {
 
 def of_namespace(request: RestRequest) -> dict[str, Any]:
     """All policies that are set for a namespace, as Pulsar's `Policies`."""
-    own, permissions = request.admin.policies(request.namespace), request.admin.permissions(request.namespace)
+    with _of_tenant(request):
+        own, permissions = request.admin.policies(request.namespace), request.admin.permissions(request.namespace)
     found: dict[str, Any] = {
         **_UNSET,
         "bundles": BUNDLES,

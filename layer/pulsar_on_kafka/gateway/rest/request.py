@@ -192,4 +192,6 @@ def refusal(failure: Exception) -> RestError:
         _log.error("a request failed", exc_info=failure)
     ours, official = failure.__cause__ or failure, as_pulsar(failure)
     status = next((status for kind, status in _STATUSES if isinstance(ours, kind) or isinstance(official, kind)), 500)
+    if isinstance(ours, errors.NoSuchNamespace):
+        return RestError(status, "Namespace does not exist")
     return RestError(status, str(failure) or type(failure).__name__)
