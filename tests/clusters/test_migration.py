@@ -171,6 +171,8 @@ def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> N
     topic = f"persistent://{tenant}/eu/orders"
     west.create_namespace(f"{tenant}/eu")
     west.create_topic(topic)
+    west.update_tenant(tenant, ["boss"])
+    west.grant_permission(f"{tenant}/eu", "app", ["produce"])
     west.assign_tenant(tenant, "west")
     west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
     record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
@@ -198,6 +200,8 @@ def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> N
         assert "no.such.option" in pok.refused("verify", tenant, "--cluster-config", "east:no.such.option=1")
         assert worker.clean().step is MigrationStep.DONE
     assert west.list_namespaces(tenant) == []
+    assert east.get_tenant_info(tenant).admin_roles == ("boss",)
+    assert east.permissions(f"{tenant}/eu").namespace == {"app": ("produce",)}
     left = clusters["east"].client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     assert sorted(left.receive(10_000).data() for _ in range(5)) == [b"1", b"3", b"5", b"7", b"9"]
     left.close()
