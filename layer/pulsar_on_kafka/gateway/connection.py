@@ -273,9 +273,10 @@ class Connection(asyncio.Protocol):
         return [*self.producers.unload(topics), *self.consumers.unload(topics)]
 
     def check_rights(self, namespaces: AbstractSet[str]) -> None:
-        """Permissions in these namespaces have changed: close the producers and consumers that they no longer allow."""
+        """Permissions in these namespaces have changed: close what they no longer allow."""
         self.producers.check_rights(namespaces)
         self.consumers.check_rights(namespaces)
+        self.watchers.check_rights(namespaces)
 
     def note_rates(self) -> None:
         """Note the rates of the interval that has just ended."""

@@ -292,6 +292,20 @@ def test_revoked_permissions_close_producers_and_consumers(site: Site) -> None:
         assert consumer.receive(_PATIENCE_MS).data() == b"three"  # its client has subscribed again
 
 
+def test_a_watcher_of_topics_ends_with_its_permission(site: Site) -> None:
+    with site.wire(CONSUMER) as wire:
+        watch = {"namespace": site.namespace, "topics_pattern": f"persistent://{site.namespace}/.*"}
+        wire.ask(Type.WATCH_TOPIC_LIST, request_id=1, watcher_id=1, **watch)
+        site.admin.create_topic(f"persistent://{site.namespace}/seen")
+        kind, update = wire.hear()
+        assert (kind, list(update.new_topics)) == (Type.WATCH_TOPIC_UPDATE, [f"persistent://{site.namespace}/seen"])
+        site.admin.revoke_permission(site.namespace, CONSUMER)
+        watchers = site.gateway.context.watchers._watchers
+        until(lambda: not watchers, "the watcher to end")
+        error = _error_of(wire.ask(Type.WATCH_TOPIC_LIST, request_id=2, watcher_id=1, **watch))
+        assert error == (ServerError.AUTHORIZATION, "Client is not authorized to WatchTopicList")
+
+
 def test_an_admin_role_of_the_tenant_ends_with_it(site: Site) -> None:
     tenant = site.namespace.partition("/")[0]
     with site.official(BOSS) as client:

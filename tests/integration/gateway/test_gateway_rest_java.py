@@ -220,3 +220,47 @@ def test_the_java_admin_frees_a_stuck_consumer(bridge: Bridge, url: str, admin: 
     refused("NotFoundException", topics.resetCursor, topic, "none", 1)
     client.close()
     java.close()
+
+
+@pytest.mark.long
+def test_the_java_client_keeps_tenants_and_grants_permissions(bridge: Bridge, url: str, unique: Unique) -> None:
+    jvm, tenant = bridge.jvm, unique()
+    admin = jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()
+    data = jvm.org.apache.pulsar.common.policies.data
+    actions = data.AuthAction
+    tenants, namespaces, topics = admin.tenants(), admin.namespaces(), admin.topics()
+    (cluster,) = admin.clusters().getClusters()
+    refused("NotFoundException", tenants.getTenantInfo, tenant)
+    refused("NotFoundException", namespaces.createNamespace, f"{tenant}/prod")
+    tenants.createTenant(tenant, data.TenantInfoImpl({"boss"}, {cluster}))
+    refused("ConflictException", tenants.createTenant, tenant, data.TenantInfoImpl({"boss"}, {cluster}))
+    refused("PreconditionFailedException", tenants.updateTenant, tenant, data.TenantInfoImpl({"boss"}, {"elsewhere"}))
+    tenants.updateTenant(tenant, data.TenantInfoImpl({"boss", "deputy"}, {cluster}))
+    assert set(tenants.getTenantInfo(tenant).getAdminRoles()) == {"boss", "deputy"}
+    assert tenant in list(tenants.getTenants())
+    space, topic = f"{tenant}/prod", f"persistent://{tenant}/prod/orders"
+    namespaces.createNamespace(space)
+    namespaces.grantPermissionOnNamespace(space, "app", {actions.produce, actions.consume})
+    topics.grantPermission(topic, "audit", {actions.consume})
+    namespaces.grantPermissionOnSubscription(space, "billing", {"app", "audit"})
+    namespaces.setSubscriptionAuthMode(space, data.SubscriptionAuthMode.Prefix)
+
+    def named(found: Any) -> dict[str, set[str]]:
+        return {role: {str(each) for each in found[role]} for role in found}
+
+    assert named(namespaces.getPermissions(space)) == {"app": {"produce", "consume"}}
+    assert named(topics.getPermissions(topic)) == {"app": {"produce", "consume"}, "audit": {"consume"}}
+    assert named(namespaces.getPermissionOnSubscription(space)) == {"billing": {"app", "audit"}}
+    assert str(namespaces.getSubscriptionAuthMode(space)) == "Prefix"
+    policies = java_gateway.get_field(namespaces.getPolicies(space), "auth_policies")
+    assert named(policies.getNamespaceAuthentication()) == {"app": {"produce", "consume"}}
+    assert named(policies.getSubscriptionAuthentication()) == {"billing": {"app", "audit"}}
+    namespaces.revokePermissionsOnNamespace(space, "app")
+    namespaces.revokePermissionOnSubscription(space, "billing", "audit")
+    topics.revokePermissions(topic, "audit")
+    refused("PreconditionFailedException", topics.revokePermissions, topic, "audit")
+    assert not namespaces.getPermissions(space)
+    refused("ConflictException", tenants.deleteTenant, tenant)
+    tenants.deleteTenant(tenant, True)
+    refused("NotFoundException", tenants.getTenantInfo, tenant)
+    admin.close()

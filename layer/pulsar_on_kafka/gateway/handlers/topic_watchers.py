@@ -104,6 +104,13 @@ class TopicWatchers:
             watcher.on_change(sorted(new), sorted(gone), watcher.matching)
 
 
+@dataclass(eq=False, slots=True)
+class _Watch:
+    """A watcher of a client: the key of its entry in `TopicWatchers`."""
+
+    namespace: str
+
+
 class WatchHandler:
     """Handles the watchers of one connection. For the event loop."""
 
@@ -121,8 +128,7 @@ class WatchHandler:
         self._requests = requests
         self._rights = rights
         self._soon = soon
-        self._open = Handles[object]()
-        """Each handle is the key of a watcher in `TopicWatchers`."""
+        self._open = Handles[_Watch]()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -138,7 +144,7 @@ class WatchHandler:
             reason = f"a connection has {MAX_WATCHERS} watchers at most"
             self._replies.error(request_id, ServerError.NOT_ALLOWED, reason)
             return
-        opening, watcher = self._open.begin(watcher_id), object()
+        opening, watcher = self._open.begin(watcher_id), _Watch(command.namespace)
         held: list[Callable[[], None]] = []
         """Updates that precede the reply."""
 
@@ -167,6 +173,7 @@ class WatchHandler:
             )
             for update in held:
                 update()
+            self._check_rights_of(watcher_id, watcher)
 
         def refused(code: ServerError, reason: str) -> None:
             if self._open.failed(opening):
@@ -176,8 +183,7 @@ class WatchHandler:
             open_it = partial(self._watchers.open, watcher, command.namespace, command.topics_pattern, changed)
             self._requests.begin(open_it, opened, refused)
 
-        words = "Client is not authorized to WatchTopicList"
-        self._rights.require(Operation(Requirement.GET_TOPICS, command.namespace, words), allowed, refused)
+        self._rights.require(_operation(command.namespace), allowed, refused)
 
     def unwatch(self, command: WatchTopicListCloseCommand) -> None:
         self._close(command.watcher_id)
@@ -191,6 +197,17 @@ class WatchHandler:
             self._open.remove(watcher_id, watcher)
             self._watchers.close(watcher)
 
+    def check_rights(self, namespaces: AbstractSet[str]) -> None:
+        """End the watchers that permissions in these namespaces no longer allow. Their client polls, and is refused."""
+        for watcher_id, watcher in self._open.items():
+            if watcher.namespace in namespaces:
+                self._check_rights_of(watcher_id, watcher)
+
+    def _check_rights_of(self, watcher_id: int, watcher: _Watch) -> None:
+        if not self._rights.still_allows(_operation(watcher.namespace)):
+            _log.info("a watcher of namespace %s ends: its role may not list the topics any more", watcher.namespace)
+            self._close(watcher_id)
+
     def end(self) -> Callable[[], None]:
         """The connection has ended: no watcher is opened any more. Returns a function that closes the open ones."""
         left = self._open.end()
@@ -202,3 +219,7 @@ class WatchHandler:
         return close
 
     COMMANDS: ClassVar[Commands] = {Type.WATCH_TOPIC_LIST: watch, Type.WATCH_TOPIC_LIST_CLOSE: unwatch}
+
+
+def _operation(namespace: str) -> Operation:
+    return Operation(Requirement.GET_TOPICS, namespace, "Client is not authorized to WatchTopicList")
