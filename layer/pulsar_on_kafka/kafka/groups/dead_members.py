@@ -135,7 +135,7 @@ class Departures:
             self._attended.discard(local_peers)
 
     def attend(self, local_peers: LocalPeers) -> None:
-        """What is watched of the group, or when it is due, has changed."""
+        """Notes a change of the watched processes of the group, or of its due time."""
         with self._lock:
             if local_peers not in self._all_local_peers:
                 return

@@ -71,7 +71,7 @@ WHEEL_S: Final = 0.05
 """The interval of the timer wheel: due heartbeats wait up to that long."""
 MIN_BEAT_S: Final = 0.5
 _FEW_BEATS_PER_S: Final = 500
-"""Not exceeded as long as a membership sends one every 1.5 s, by which it hears of others that join its group."""
+"""Not exceeded as long as a membership sends one every 1.5 s, whose reply reports a rebalance of its group."""
 _FEW_BEATS_S: Final = 1.5
 MAX_BEATS_PER_S: Final = 2000
 MIN_SESSION_S: Final = 6.0
