@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -71,6 +72,29 @@ def test_the_least_recently_used_of_all_cursors_goes_first() -> None:
     assert budget.used_bytes() <= MIN_BYTES + 2 * 10_000
     cursors[0].residency.forget()
     assert budget.used_bytes() <= MIN_BYTES // 2 + 2 * 10_000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_second_to_evict_by_is_that_of_all_reports_together(seed: int) -> None:
+    """The budget keeps a running sum; here all reports are summed up each time."""
+    rng, budget, used = random.Random(seed), HoleBudget(MIN_BYTES), dict[int, dict[int, int]]()
+    for now_s in range(300):
+        cursor = rng.randrange(8)
+        if rng.random() < 0.2:
+            used.pop(cursor, None)
+            budget.forget(cursor)
+            continue
+        used[cursor] = {rng.randrange(now_s + 1): rng.randrange(MIN_BYTES // 4) for _ in range(rng.randrange(4))}
+        total, left, expected = Counter[int](), MIN_BYTES, 0
+        for each in used.values():
+            total.update(each)
+        for second in sorted(total, reverse=True):
+            left -= total[second]
+            if left < 0:
+                expected = min(second + 1, now_s)
+                break
+        assert budget.report(cursor, used[cursor], now_s) == expected
+        assert budget.used_bytes() == total.total()
 
 
 def test_what_is_not_saved_stays() -> None:

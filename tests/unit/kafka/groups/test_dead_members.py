@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,6 +109,18 @@ def test_a_rebalance_has_the_group_looked_at_once(other: tuple[subprocess.Popen[
     until(lambda: local_peers.watched, "the process to be watched")
     assert group.asked == 2
     found.close()
+
+
+def test_a_group_without_other_processes_is_not_looked_at() -> None:
+    looked_at = departures(Group(OWN))
+    local_peers = looked_at.local_peers("g", OWN)
+    local_peers.joining()
+    assert not looked_at._attended
+    local_peers.due_s = math.inf
+    local_peers.changed()
+    until(lambda: local_peers.due_s == math.inf, "the group to be looked at after its rebalance")
+    until(lambda: not looked_at._attended, "no group to be looked at")
+    looked_at.close()
 
 
 def test_a_member_that_could_not_say_good_bye_is_seen_off_when_it_is_closed() -> None:
