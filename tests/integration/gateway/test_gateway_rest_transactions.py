@@ -64,7 +64,7 @@ def _coordinators(rest: Rest) -> list[dict[str, object]]:
 def test_numbers_that_are_none_are_refused(rest: Rest) -> None:
     rest.refuses(400, "two numbers", "GET", f"{HERE}/transactionMetadata/one/2")
     rest.refuses(404, "was never begun", "GET", f"{HERE}/transactionMetadata/0/{2**40}")
-    rest.refuses(400, "expected a number", "GET", f"{HERE}/coordinatorStats", params={"coordinatorId": "first"})
+    rest.refuses(400, "expected an integer", "GET", f"{HERE}/coordinatorStats", params={"coordinatorId": "first"})
     rest.refuses(400, "expected milliseconds", "GET", f"{HERE}/slowTransactions/long")
     rest.refuses(406, "number of coordinators", "POST", f"{HERE}/transactionCoordinator/replicas", json="many")
     rest.refuses(400, "1", "POST", f"{HERE}/transactionCoordinator/replicas", json=1)
