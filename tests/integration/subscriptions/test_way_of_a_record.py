@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -35,11 +36,11 @@ def holds(value: Any, depth: int = 4) -> bool:
     return isinstance(value, Message | FetchedRecord) and value.value() == _PAYLOAD
 
 
-@pytest.fixture
-def entered() -> Iterator[list[str]]:
+@contextmanager
+def following() -> Iterator[list[str]]:
     """Modules whose functions received or returned the record, from the fetch on until the inbox has it.
 
-    Only threads that start during the test are followed.
+    Only threads that start inside of the block are followed.
     """
     found: list[str] = []
 
@@ -61,16 +62,16 @@ def entered() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("kind", [pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared])
 def test_a_record_enters_few_modules(
-    entered: list[str], service_url: str, unique: Unique, kind: pulsar.ConsumerType
+    client: pulsar.Client, service_url: str, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
     topic = unique()
-    client = pulsar.Client(service_url, kafka_config={"client.dns.lookup": "use_all_dns_ips"})  # has threads of its own
-    consumer = client.subscribe(topic, "s", kind)
-    threading.setprofile(None)  # the producer's threads have records of their own
-    producer = client.create_producer(topic)
-    producer.send(_PAYLOAD, partition_key="k")
-    assert consumer.receive(60_000).data() == _PAYLOAD
-    client.close()
+    producer = client.create_producer(topic)  # its threads have records of their own, and are not followed
+    with following() as entered:
+        receiving = pulsar.Client(service_url, kafka_config={"client.dns.lookup": "use_all_dns_ips"})  # has own threads
+        consumer = receiving.subscribe(topic, "s", kind)
+        producer.send(_PAYLOAD, partition_key="k")
+        assert consumer.receive(60_000).data() == _PAYLOAD
+        receiving.close()
     way = list(dict.fromkeys(entered))
     assert _INBOX in way, "the record is followed to the inbox"
     assert len(way) <= MAX_MODULES, "\n".join(way)
