@@ -11,7 +11,8 @@ from starlette.requests import Request
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS, GatewayAccess
 from pulsar_on_kafka.gateway.rest.request import Cluster, RestError, RestRequest
-from pulsar_on_kafka.gateway.rest.server import Rest, RestRight
+from pulsar_on_kafka.gateway.rest.rights import RouteRight
+from pulsar_on_kafka.gateway.rest.server import Rest
 from pulsar_on_kafka.gateway.rest.tenants import make
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
@@ -39,10 +40,10 @@ def test_rest_of_this_machine_answers_to_its_names(host: str, answers: bool) -> 
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": [(b"host", host.encode())]}
     request = Request({**scope, "scheme": "http", "server": ("127.0.0.1", 80)})
     if answers:
-        rest._check(request, RestRight.ADMINISTRATOR)
+        rest._check(request, RouteRight(None, administers=True))
     else:
         with pytest.raises(RestError, match="answers to 127"):
-            rest._check(request, RestRight.ADMINISTRATOR)
+            rest._check(request, RouteRight(None, administers=True))
 
 
 @pytest.mark.parametrize("said", [b'{"allowedClusters": [{"a": 1}]}', b'{"allowedClusters": "all"}'])

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
+from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 
 _REGISTRY: Final = CollectorRegistry()
@@ -28,7 +29,7 @@ def ready(request: RestRequest) -> Text:
 
 def status(request: RestRequest) -> Text:
     """Whether a load balancer may send clients here. Raises ConnectError, Timeout: Kafka does not answer."""
-    request.admin.node.admin.cluster_id(request.deadline())
+    health(request)
     return Text("OK\n")
 
 
@@ -78,7 +79,7 @@ def resource_groups(request: RestRequest) -> list[str]:
 def runtime_configuration(request: RestRequest) -> dict[str, str]:
     """Settings of the gateway under Pulsar's names."""
     broker, web = urlsplit(request.cluster.service_url()), urlsplit(request.cluster.web_url())
-    encrypted = broker.scheme == "pulsar+ssl"
+    encrypted = broker.scheme == TLS
     return {
         "clusterName": request.cluster.name,
         "advertisedAddress": broker.hostname or "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pulsar_on_kafka import exceptions
@@ -83,29 +84,33 @@ def skip_all(request: RestRequest) -> None:
 def expire(request: RestRequest) -> None:
     """Expire what is older than a number of seconds."""
     check_persistent(request, "Expire messages on a non-persistent topic is not allowed")
-    _expire(request, request.names["subscription"])
+    _expire(request, request.names["subscription"], _named_partitions(request))
 
 
 def expire_everywhere(request: RestRequest) -> None:
     """The same for all subscriptions. Each is tried before the first refusal is the reply."""
     check_persistent(request, "Expire messages for all subscriptions on a non-persistent topic is not allowed")
     refused: list[RestError] = []
-    name = TopicName.parse(request.topic)
+    name, partitions = TopicName.parse(request.topic), _named_partitions(request)
     for subscription in request.admin.list_subscriptions(str(name.base)):
         try:
-            _expire(request, subscription)
+            _expire(request, subscription, partitions)
         except RestError as failure:
             refused.append(failure)
     if refused:
         raise refused[0]
 
 
-def _expire(request: RestRequest, subscription: str) -> None:
-    expired = request.admin.expire_messages(request.topic, subscription, older_than_s=request.number("seconds"))
-    partition = TopicName.parse(request.topic).partition
+def _named_partitions(request: RestRequest) -> Sequence[int]:
+    """The partitions that the name of the topic stands for."""
     partitions = partitions_of(request.admin.node, request.topic, request.deadline(), may_be_made=False)
-    concerned = [partition] if partition >= 0 else range(max(1, partitions))
-    if any(each not in expired for each in concerned):
+    partition = TopicName.parse(request.topic).partition
+    return [partition] if partition >= 0 else range(max(1, partitions))
+
+
+def _expire(request: RestRequest, subscription: str, partitions: Sequence[int]) -> None:
+    expired = request.admin.expire_messages(request.topic, subscription, older_than_s=request.number("seconds"))
+    if any(each not in expired for each in partitions):
         raise RestError(409, _not_issued(request, subscription, "timestamp", _CAUGHT_UP))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pulsar_on_kafka.admin import LedgerInfo, PartitionCursor
+from pulsar_on_kafka.admin import AdminClient, LedgerInfo, PartitionCursor
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.rest.cursors import check_persistent
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
@@ -57,14 +57,20 @@ def info(request: RestRequest) -> dict[str, Any]:
     }
 
 
+def ledgers_by_partition(admin: AdminClient, topic: str) -> dict[int, list[LedgerInfo]]:
+    """The ledgers with their sizes of a topic or of one partition, by partition."""
+    found: dict[int, list[LedgerInfo]] = {}
+    for ledger in admin.measured_ledgers(topic):
+        found.setdefault(ledger.partition, []).append(ledger)
+    return found
+
+
 class _TopicInternals:
     """The ledgers and the durable subscriptions' cursors of a topic or of one partition, read once from the cluster."""
 
     def __init__(self, request: RestRequest, name: TopicName) -> None:
         admin, whole = request.admin, str(name.base)
-        self._ledgers: dict[int, list[LedgerInfo]] = {}
-        for ledger in admin.measured_ledgers(str(name)):
-            self._ledgers.setdefault(ledger.partition, []).append(ledger)
+        self._ledgers = ledgers_by_partition(admin, str(name))
         stats = [admin.subscription_stats(whole, each) for each in admin.list_subscriptions(whole)]
         self._owned = {each.subscription: {p.partition for p in each.partitions if p.owner} for each in stats}
         self._cursors: dict[int, dict[str, PartitionCursor]] = {}

@@ -8,7 +8,6 @@ import ssl
 from asyncio import Transport
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from enum import Enum
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -211,14 +210,6 @@ OF_POLICIES: Final[tuple[tuple[str, str, Handler], ...]] = tuple(
 """Routes for administrators, behind all others: `policies` has the names."""
 
 
-class RestRight(Enum):
-    """Rights that a route requires."""
-
-    CLIENT = "client"
-    """That of every role that may connect."""
-    ADMINISTRATOR = "administrator"
-
-
 class Rest:
     """Replies for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
@@ -238,24 +229,22 @@ class Rest:
 
     def app(self) -> ASGIApp:
         routes = []
-        administered = (*OF_ADMINISTRATORS, *OF_POLICIES)
-        for right, table in (
-            (None, OF_ALL),
-            (RestRight.CLIENT, OF_CLIENTS),
-            (RestRight.ADMINISTRATOR, administered),
-        ):
+        limited = ((False, OF_CLIENTS), (True, (*OF_ADMINISTRATORS, *OF_POLICIES)))
+        for method, path, handler in OF_ALL:
+            routes.append(Route(path, self._endpoint(handler, None), methods=[method]))
+        for administers, table in limited:
             for method, path, handler in table:
+                right = right_of(method, path, administers=administers)
                 for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
-                    required = right_of(method, path, administers=right is RestRight.ADMINISTRATOR)
-                    endpoint = self._endpoint(handler, right, required, domain)
+                    endpoint = self._endpoint(handler, right, domain)
                     routes.append(Route(path.replace("{domain}", domain), endpoint, methods=[method]))
         for root in _ROOTS:
-            endpoint = self._endpoint(unserved, RestRight.CLIENT)
+            endpoint = self._endpoint(unserved, LOGGED_IN)
             routes.append(Route(f"{root}/{{rest:path}}", endpoint, methods=list(_METHODS)))
         return Starlette(routes=routes)
 
     def _endpoint(
-        self, handler: Handler, right: RestRight | None, required: RouteRight = LOGGED_IN, domain: str = "persistent"
+        self, handler: Handler, right: RouteRight | None, domain: str = "persistent"
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
@@ -271,7 +260,7 @@ class Rest:
                     b"",
                 )
                 if right is not None and self._authorization is not None:
-                    await run_in_threadpool(required.check, self._authorization, role, received)
+                    await run_in_threadpool(right.check, self._authorization, role, received)
                 found = await run_in_threadpool(handler, replace(received, body=await _body(request)))
             except ClientDisconnect:
                 return _refused(RestError(400, "the connection ended before the body"))
@@ -285,8 +274,11 @@ class Rest:
 
         return answer
 
-    def _check(self, request: Request, right: RestRight | None) -> str:
-        """The caller's role. Raises RestError: the caller does not have the right that this route requires."""
+    def _check(self, request: Request, right: RouteRight | None) -> str:
+        """The caller's role; '' for a route that requires no login (`right` is None).
+
+        Raises RestError: the caller does not have the right that this route requires.
+        """
         if "origin" in request.headers:
             raise RestError(403, "this REST is not for pages of a browser")
         if self._hosts and request.url.hostname not in self._hosts:
@@ -300,7 +292,7 @@ class Rest:
             role = self._access.login(method, token.encode("utf-8", "replace"), certificate).role
         except AuthenticationError as unknown:
             raise RestError(401, str(unknown)) from unknown
-        if right is RestRight.ADMINISTRATOR and self._authorization is None and not self._access.may_administer(role):
+        if right.administers and self._authorization is None and not self._access.may_administer(role):
             raise RestError(403, f"{role} is no super user")
         return role
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import (
     ConsumerStats,
-    LedgerInfo,
     PublisherStats,
     SubscriptionStats,
     TopicStats,
@@ -15,6 +14,7 @@ from pulsar_on_kafka.admin import (
 )
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
+from pulsar_on_kafka.gateway.rest.internals import ledgers_by_partition
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -64,9 +64,7 @@ class _TopicStatistics:
         self._consumers: dict[str, list[ConsumerStats]] = {
             each: admin.subscription_consumers(str(name), each) for each in self._subscriptions
         }
-        self._ledgers: dict[int, list[LedgerInfo]] = {}
-        for each in admin.measured_ledgers(str(name)) if name.is_persistent else ():
-            self._ledgers.setdefault(each.partition, []).append(each)
+        self._ledgers = ledgers_by_partition(admin, str(name)) if name.is_persistent else {}
         self._times: dict[str, dict[int, int]] = {}
         if request.flag("getEarliestTimeInBacklog") and name.is_persistent:
             durable = [each for each, found in self._subscriptions.items() if found.durable]
