@@ -8,7 +8,6 @@ from typing import NamedTuple
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.lookup.listeners import check_listeners
-from pulsar_on_kafka.broker.metadata.tenant_infos import DEFAULT_CLUSTER
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
 from pulsar_on_kafka.client.connection.cluster_settings import chosen_instance
 from pulsar_on_kafka.client.values.service_info import parse_service_url
@@ -88,7 +87,9 @@ class TenantInfoAdmin(AdminContext):
             NotAllowedError: the tenant exists, also by a namespace, or a cluster does not.
             InvalidConfiguration: a name is not possible.
         """
-        clusters = [self._local_name()] if allowed_clusters is None else allowed_clusters
+        clusters = (
+            [self.node.clusters.registry(self._deadline()).local_name] if allowed_clusters is None else allowed_clusters
+        )
         info = TenantInfoRecord(tenant, _each_once(admin_roles), _each_once(clusters))
         self.node.tenant_infos.create(info, self._deadline())
 
@@ -109,9 +110,6 @@ class TenantInfoAdmin(AdminContext):
     def delete_tenant(self, tenant: str) -> None:
         """Raises NotAllowedError: there is none, or it has namespaces."""
         self.node.tenant_infos.delete(tenant, self._deadline())
-
-    def _local_name(self) -> str:
-        return self.node.clusters.registry(self._deadline()).local or DEFAULT_CLUSTER
 
 
 class ClusterInfo(NamedTuple):

@@ -26,8 +26,6 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
 from pulsar_on_kafka_mapping.state.state_keys import TenantInfoKey
 
 TENANT_INFO_KEYS: Final[EntityKeys[str]] = EntityKeys(TenantInfoKey)
-DEFAULT_CLUSTER: Final = "standalone"
-"""The name of a cluster to which `pok clusters local` gave none: Pulsar's default."""
 _BUILT_IN_TENANTS: Final = frozenset(name.split("/")[0] for name in BUILT_IN)
 _NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
 
@@ -139,7 +137,7 @@ class TenantInfos:
         return _present(self._entities.read(tenant, deadline))
 
     def _local(self, deadline: Deadline) -> str:
-        return self._clusters.registry(deadline).local or DEFAULT_CLUSTER
+        return self._clusters.registry(deadline).local_name
 
     def _check(self, info: TenantInfoRecord, deadline: Deadline) -> None:
         if not is_tenant_name(info.tenant):
@@ -149,7 +147,7 @@ class TenantInfos:
         if not info.allowed_clusters or not all(each.strip() for each in info.allowed_clusters):
             raise errors.NoSuchCluster("Clusters can not be empty")
         known = self._clusters.registry(deadline)
-        unknown = set(info.allowed_clusters) - {*known.clusters, known.local or DEFAULT_CLUSTER}
+        unknown = set(info.allowed_clusters) - {*known.clusters, known.local_name}
         if unknown:
             raise errors.NoSuchCluster(f"Clusters do not exist: {', '.join(sorted(unknown))}")
 

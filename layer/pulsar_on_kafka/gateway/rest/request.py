@@ -14,9 +14,9 @@ from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.metadata.tenant_infos import DEFAULT_CLUSTER
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
 from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import DEFAULT_CLUSTER
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,6 +15,9 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord, InvalidInstanceName
 from pulsar_on_kafka_mapping.state.codecs.json_records import json_record
 from pulsar_on_kafka_mapping.state.instances import Instance
 
+DEFAULT_CLUSTER: Final = "standalone"
+"""The name of a cluster to which `pok clusters local` gave none: Pulsar's default."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterListener:
@@ -47,6 +50,11 @@ class ClusterRegistry:
 
     local: str = ""
     clusters: Mapping[str, ClusterAddress] = field(default_factory=dict)
+
+    @property
+    def local_name(self) -> str:
+        """`local`, or Pulsar's default."""
+        return self.local or DEFAULT_CLUSTER
 
     def remote(self, name: str) -> ClusterAddress | None:
         """None where the name is not known, or this cluster's own."""
