@@ -39,7 +39,7 @@ MILLIS = st.integers(0, 2**62)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 RAW = st.binary(max_size=10) | TEXT.map(str.encode)
 PROPERTIES = st.lists(st.tuples(RAW | st.just(b"__pulsar.producer"), RAW), max_size=4)
-FIELDS = st.lists(st.tuples(st.integers(31, 2**29 - 1), U64 | RAW), max_size=3)
+FIELDS = st.lists(st.tuples(st.integers(35, 2**29 - 1), U64 | RAW), max_size=3)
 KEYS = st.lists(st.tuples(st.just(13), st.just(encode_fields([(1, b"key"), (2, b"wrapped")]))), min_size=1, max_size=2)
 ENCRYPTION: st.SearchStrategy[list[Field]] = st.just([]) | st.tuples(KEYS, RAW).map(
     lambda both: [*both[0], (15, both[1])]
@@ -88,6 +88,9 @@ def metadata(draw: st.DrawFn) -> PulsarMetadata:
         chunks=chunks if chunks is not None else draw(st.sampled_from([None, 0, 1, -1])),
         chunked_bytes=draw(st.integers(0, 2**31 - 1)) if chunks is not None else None,
         chunk_id=draw(st.integers(0, chunks - 1)) if chunks is not None else draw(st.sampled_from([None, -1])),
+        schema_id=draw(st.none() | st.binary(max_size=9)),
+        entry_hash_min=draw(st.none() | U64),
+        entry_hash_max=draw(st.none() | U64),
         others=draw(FIELDS),
     )
 

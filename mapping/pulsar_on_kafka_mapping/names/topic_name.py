@@ -24,6 +24,8 @@ from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 PERSISTENT: Final = "persistent"
 NON_PERSISTENT: Final = "non-persistent"
+SCALABLE: Final = "topic"
+"""The domain of Pulsar 5's V5 clients: here `topic://...` is another name of `persistent://...`."""
 MAX_KAFKA_TOPIC_CHARS: Final = 249
 """Kafka's limit. Source: org.apache.kafka.common.internals.Topic."""
 MAX_PARTITION: Final = 2**31 - 1
@@ -78,6 +80,8 @@ class TopicName:
     @staticmethod
     def parse(text: str) -> TopicName:
         """Read `orders`, `tenant/ns/orders` or `persistent://tenant/ns/orders` (or `non-persistent://...`).
+
+        `topic://tenant/ns/orders`, as Pulsar 5's V5 clients name it, is the persistent topic of this name.
 
         A suffix `-partition-N` gives the partition if N is written canonically (no sign, no leading zero) and at most
         2,147,483,647; otherwise it is a part of the local name, as in Pulsar.
@@ -153,7 +157,7 @@ def _parse(text: str) -> TopicName:
             raise InvalidTopicName(f"topic name is {text!r}, expected '{scheme}://tenant/namespace/topic'")
     local_name, partition = _split_partition(parts[2])
     try:
-        return TopicName(scheme, parts[0], parts[1], local_name, partition)
+        return TopicName(PERSISTENT if scheme == SCALABLE else scheme, parts[0], parts[1], local_name, partition)
     except InvalidTopicName as error:
         raise InvalidTopicName(f"topic name is {text!r}: {error}") from None
 

@@ -140,6 +140,7 @@ class KeySharedMetaField(Protocol):
     keySharedMode: int
     hashRanges: Sequence[IntRangeField]
     allowOutOfOrderDelivery: bool
+    entryBucketDispatch: bool
 
 
 class SubscribeCommand(Command, Protocol):
@@ -236,3 +237,46 @@ class AddSubscriptionToTxnCommand(TxnCommand, Command, Protocol):
 class EndTxnCommand(TxnCommand, Command, Protocol):
     request_id: int
     txn_action: int
+
+
+class ScalableTopicLookupCommand(Command, Protocol):
+    session_id: int
+    topic: str
+    create_if_missing: bool
+
+
+class ScalableTopicCloseCommand(Command, Protocol):
+    session_id: int
+
+
+class ScalableTopicSubscribeCommand(Command, Protocol):
+    request_id: int
+    topic: str
+    subscription: str
+    consumer_name: str
+    consumer_id: int
+    consumer_type: int
+
+
+class ScalableTopicUnsubscribeCommand(Command, Protocol):
+    request_id: int
+    consumer_id: int
+
+
+class WatchScalableTopicsCommand(Command, Protocol):
+    watch_id: int
+    namespace: str
+    property_filters: Sequence[KeyValueField]
+    current_hash: str
+
+
+class WatchScalableTopicsCloseCommand(Command, Protocol):
+    watch_id: int
+
+
+class WatchTcAssignmentsCommand(Command, Protocol):
+    watch_id: int
+
+
+class WatchTcAssignmentsCloseCommand(Command, Protocol):
+    watch_id: int

@@ -1,8 +1,8 @@
 """The commands of Pulsar's binary protocol, as Protobuf messages.
 
 `_MESSAGES` has the names, numbers and types of `PulsarApi.proto` (protocol version 21, Pulsar 4.0.7), as far as a
-server for clients needs them. Enumerations are plain numbers, so that an unknown value can be named; `Type` and
-`ServerError` give their meaning. Needs the extra `gateway`.
+server for clients needs them; `SCALABLE_MESSAGES` has those that Pulsar 5 adds. Enumerations are plain numbers, so that
+an unknown value can be named; `Type` and `ServerError` give their meaning. Needs the extra `gateway`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from pulsar_on_kafka_mapping.encoding.varint import cached_varint, varint
 from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.wire.scalable_messages import SCALABLE_MESSAGES
 
 PROTOCOL_VERSION: Final = 21
-"""The newest one of Pulsar 4.0."""
+"""The newest one of Pulsar 4.0 and 5.0."""
 
 _PACKAGE: Final = "pulsar"
 _MESSAGES: Final = """
@@ -38,7 +39,8 @@ MessageIdData       1 uint64 ledgerId!  2 uint64 entryId!  3 int32 partition=-1 
 FeatureFlags        1 bool supports_auth_refresh  2 bool supports_broker_entry_metadata
                     3 bool supports_partial_producer  4 bool supports_topic_watchers
                     5 bool supports_get_partitioned_metadata_without_auto_creation
-                    6 bool supports_repl_dedup_by_lid_and_eid
+                    6 bool supports_repl_dedup_by_lid_and_eid  7 bool supports_topic_watcher_reconcile
+                    8 bool supports_scalable_topics  9 bool supports_tc_metadata_discovery
 AuthData            1 string auth_method_name  2 bytes auth_data
 Connect             1 string client_version!  2 int32 auth_method  5 string auth_method_name  3 bytes auth_data
                     4 int32 protocol_version  6 string proxy_to_broker_url  7 string original_principal
@@ -48,6 +50,7 @@ Connected           1 string server_version!  2 int32 protocol_version  3 int32 
 AuthResponse        1 string client_version  2 AuthData response  3 int32 protocol_version
 AuthChallenge       1 string server_version  2 AuthData challenge  3 int32 protocol_version
 KeySharedMeta       1 int32 keySharedMode!  3 IntRange hashRanges*  4 bool allowOutOfOrderDelivery
+                    5 bool entryBucketDispatch
 Subscribe           1 string topic!  2 string subscription!  3 int32 subType!  4 uint64 consumer_id!
                     5 uint64 request_id!  6 string consumer_name  7 int32 priority_level  8 bool durable=true
                     9 MessageIdData start_message_id  10 KeyValue metadata*  11 bool read_compacted
@@ -122,20 +125,22 @@ GetSchemaResponse   1 uint64 request_id!  2 int32 error_code  3 string error_mes
                     5 bytes schema_version
 GetOrCreateSchema   1 uint64 request_id!  2 string topic!  3 Schema schema!
 GetOrCreateSchemaResponse  1 uint64 request_id!  2 int32 error_code  3 string error_message  4 bytes schema_version
-TcClientConnectRequest  1 uint64 request_id!  2 uint64 tc_id!
+TcClientConnectRequest  1 uint64 request_id!  2 uint64 tc_id!  3 bool scalable
 TcClientConnectResponse  1 uint64 request_id!  2 int32 error  3 string message
-NewTxn              1 uint64 request_id!  2 uint64 txn_ttl_seconds  3 uint64 tc_id
+NewTxn              1 uint64 request_id!  2 uint64 txn_ttl_seconds  3 uint64 tc_id  4 bool scalable
 NewTxnResponse      1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 int32 error
                     5 string message
 AddPartitionToTxn   1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 string partitions*
+                    5 bool scalable
 AddPartitionToTxnResponse  1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 int32 error
                     5 string message
 Subscription        1 string topic!  2 string subscription!
 AddSubscriptionToTxn  1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits
-                    4 Subscription subscription*
+                    4 Subscription subscription*  5 bool scalable
 AddSubscriptionToTxnResponse  1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 int32 error
                     5 string message
 EndTxn              1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 int32 txn_action
+                    5 bool scalable
 EndTxnResponse      1 uint64 request_id!  2 uint64 txnid_least_bits  3 uint64 txnid_most_bits  4 int32 error
                     5 string message
 TopicMigrated       1 uint64 resource_id!  2 int32 resource_type!  3 string brokerServiceUrl
@@ -201,6 +206,19 @@ class Type(IntEnum):
     WATCH_TOPIC_UPDATE = 66
     WATCH_TOPIC_LIST_CLOSE = 67
     TOPIC_MIGRATED = 68
+    SCALABLE_TOPIC_LOOKUP = 70
+    SCALABLE_TOPIC_UPDATE = 71
+    SCALABLE_TOPIC_CLOSE = 72
+    SCALABLE_TOPIC_SUBSCRIBE = 73
+    SCALABLE_TOPIC_SUBSCRIBE_RESPONSE = 74
+    SCALABLE_TOPIC_ASSIGNMENT_UPDATE = 75
+    WATCH_SCALABLE_TOPICS = 76
+    WATCH_SCALABLE_TOPICS_UPDATE = 77
+    WATCH_SCALABLE_TOPICS_CLOSE = 78
+    WATCH_TC_ASSIGNMENTS = 79
+    WATCH_TC_ASSIGNMENTS_UPDATE = 80
+    WATCH_TC_ASSIGNMENTS_CLOSE = 81
+    SCALABLE_TOPIC_UNSUBSCRIBE = 82
 
     @property
     def message(self) -> str:
@@ -266,7 +284,7 @@ def _described() -> FileDescriptorProto:
     file = FileDescriptorProto(name="pulsar_commands.proto", package=_PACKAGE, syntax="editions", edition=EDITION_2023)
     file.options.features.repeated_field_encoding = FeatureSet.EXPANDED
     message: Any = None
-    for line in _MESSAGES.splitlines():
+    for line in (_MESSAGES + SCALABLE_MESSAGES).splitlines():
         words = line.split()
         if line[:1].isalpha():
             message = file.message_type.add(name=words.pop(0))
@@ -298,7 +316,7 @@ _POOL.Add(_described())
 
 
 def message_class(name: str) -> Any:
-    """The class of one of `_MESSAGES`, or of BaseCommand. Raises KeyError."""
+    """The class of one of `_MESSAGES` and `SCALABLE_MESSAGES`, or of BaseCommand. Raises KeyError."""
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
@@ -318,7 +336,9 @@ def parsed(data: bytes) -> tuple[Type, Any]:
     except DecodeError as error:
         raise MalformedCommand(f"{data[:40]!r} is no command of Pulsar's protocol: {error}") from error
     except ValueError:
-        raise MalformedCommand(f"a command is of type {base.type}, expected one of Pulsar 4.0's for clients") from None
+        raise MalformedCommand(
+            f"a command is of type {base.type}, expected one of Pulsar 4.0's or 5.0's for clients"
+        ) from None
     if not base.HasField(kind.field):
         raise MalformedCommand(f"a command of type {kind.name} lacks its message")
     found = getattr(base, kind.field)

@@ -5,9 +5,10 @@
     13 encryption_keys*   14 encryption_algo   15 encryption_param   16 schema_version   17 partition_key_b64_encoded
     18 ordering_key   19 deliver_at_time   20 marker_type   22, 23 txnid_least_bits, _most_bits
     24 highest_sequence_id   25 null_value   26 uuid   27 num_chunks_from_msg   28 total_chunk_msg_size   29 chunk_id
+    32 schema_id   33 entry_hash_min   34 entry_hash_max
 
 Read and written by hand, since every message that is sent and handed out goes through here. Source: the constants of
-`org.apache.pulsar.common.api.proto.MessageMetadata` of pulsar-common 4.0.7.
+`org.apache.pulsar.common.api.proto.MessageMetadata` of pulsar-common 4.0.7, from 32 on of 5.0.1.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ _FIELDS: Final[dict[int, tuple[str, str]]] = {
     27: ("chunks", _SIGNED),
     28: ("chunked_bytes", _SIGNED),
     29: ("chunk_id", _SIGNED),
+    32: ("schema_id", _BYTES),
+    33: ("entry_hash_min", _UNSIGNED),
+    34: ("entry_hash_max", _UNSIGNED),
 }
 _ENCRYPTION: Final = (13, 14, 15)
 _REQUIRED: Final = ("producer_name", "sequence_id", "publish_time_ms")
@@ -65,6 +69,8 @@ class PulsarMetadata(Struct):
         properties: name and value, as bytes because some clients write any.
         messages: the size of a batch, also of one message; None without a batch.
         encryption: the fields about the payload's encryption.
+        schema_id: the schema's id in an external registry.
+        entry_hash_min, entry_hash_max: the range of the low 16 bits of Murmur3 of the entry's keys, both inclusive.
         others: the fields that are not known here.
     """
 
@@ -93,6 +99,9 @@ class PulsarMetadata(Struct):
     chunks: int | None = None
     chunked_bytes: int | None = None
     chunk_id: int | None = None
+    schema_id: bytes | None = None
+    entry_hash_min: int | None = None
+    entry_hash_max: int | None = None
     others: Sequence[Field] = ()
 
 

@@ -62,6 +62,7 @@ _DECISIVE: Final = frozenset((BATCH, CHUNK, MARKER, TXN))
 _UNCOMPRESSED = 9
 _PROPERTIES, _IN_BASE64, _SCHEMA_VERSION, _DELIVER_AT, _HIGHEST = 4, 17, 16, 19, 24
 _TXN_LEAST_BITS, _TXN_MOST_BITS, _UUID, _CHUNKS, _CHUNKED_BYTES, _CHUNK_ID = 22, 23, 26, 27, 28, 29
+_SCHEMA_ID, _ENTRY_HASH_MIN, _ENTRY_HASH_MAX = 32, 33, 34
 
 
 class EntryRecord(NamedTuple):
@@ -86,7 +87,7 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
     key, key_rest = _key(metadata)
     publish_time_ms = metadata.publish_time_ms or 0
     late = abs(publish_time_ms - now_ms) > MAX_CLOCK_DIFFERENCE_MS
-    rest: list[Field] = [*metadata.others, *key_rest]
+    rest: list[Field] = [*metadata.others, *key_rest, *_pulsar_5_fields(metadata)]
     reported = MessageMetadata(
         event_time_ms=metadata.event_time_ms or 0,
         deliver_at_ms=_deliver_at(metadata, rest),
@@ -286,6 +287,16 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _pulsar_5_fields(metadata: PulsarMetadata) -> list[Field]:
+    """Fields for which no header exists."""
+    fields = (
+        (_SCHEMA_ID, metadata.schema_id),
+        (_ENTRY_HASH_MIN, metadata.entry_hash_min),
+        (_ENTRY_HASH_MAX, metadata.entry_hash_max),
+    )
+    return [(number, value) for number, value in fields if value is not None]
 
 
 def _deliver_at(metadata: PulsarMetadata, rest: list[Field]) -> int | None:

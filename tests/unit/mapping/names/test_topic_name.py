@@ -22,6 +22,7 @@ def persistent(local_name: str, partition: int = -1) -> TopicName:
         ("orders", persistent("orders")),
         ("acme/eu/orders", TopicName("persistent", "acme", "eu", "orders")),
         ("non-persistent://acme/eu/ticks", TopicName("non-persistent", "acme", "eu", "ticks")),
+        ("topic://acme/eu/orders-partition-2", TopicName("persistent", "acme", "eu", "orders", 2)),
         ("orders-partition-12", persistent("orders", 12)),
         ("-partition-3", persistent("-partition-3")),
         ("a-partition-01", persistent("a-partition-01")),
