@@ -14,7 +14,7 @@ from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.settings import kafka_version
 from pulsar_on_kafka_spark.base.connector_jars import connector_of
-from tests.compat.pulsar_standalone import PULSAR_VERSION
+from tests.compat.pulsar_standalone import PULSAR_4
 
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -30,7 +30,7 @@ def facts() -> dict[str, str]:
         "Apache Kafka": f"{kafka_version()} (embedded broker)",
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
         "Apache Spark": f"pyspark {_installed('pyspark')}, connector {connector_of().version}",
-        "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
+        "Apache Pulsar": f"{PULSAR_4.version} (standalone)",
         "pulsar-client": _installed("pulsar-client"),
     }
 

@@ -23,7 +23,7 @@ from tests.compat.harness.java import known_jars
 from tests.compat.harness.recorded import BadHistories, write_histories
 from tests.compat.harness.runner import JOBS, Stage, longest_first
 from tests.compat.harness.scenario import Scenario, ScenarioError, built_in, choose
-from tests.compat.pulsar_standalone import PULSAR_VERSION, PulsarStandalone, PulsarStandaloneError
+from tests.compat.pulsar_standalone import PULSAR_4, PulsarStandalone, PulsarStandaloneError
 from tests.compat.secured import Authorities, secured_pulsar
 
 ARGUMENT: Final = "--record"
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         known = built_in()
         chosen = choose(known.values(), given.scenario)
         results = _play(chosen, given.jobs)
-        made_by = {"pulsar": PULSAR_VERSION, "pulsar-client": metadata.version("pulsar-client")}
+        made_by = {"pulsar": PULSAR_4.version, "pulsar-client": metadata.version("pulsar-client")}
         write_histories(results, known, made_by)
     except (ScenarioError, BadHistories, PulsarStandaloneError, EmbeddedBrokerError) as error:
         print(error, file=sys.stderr)

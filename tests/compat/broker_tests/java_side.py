@@ -16,12 +16,13 @@ from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
 from pulsar_on_kafka.embedded.java import find_java
 from tests.builds import built
 from tests.compat.broker_tests.suite import Seen, merged
-from tests.compat.pulsar_standalone.jars import PULSAR_VERSION, pulsar_jars
+from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.compat.pulsar_standalone.releases import PULSAR_4
 from tests.compat.pulsar_standalone.standalone import OPENED
 
 _PACKAGE: Final = "org.apache.pulsar."
 _SOURCES: Final = Path(__file__).with_name("java")
-_TESTS: Final = f"pulsar-broker-{PULSAR_VERSION}-tests.jar"
+_TESTS: Final = f"pulsar-broker-{PULSAR_4.version}-tests.jar"
 _MOCKITO: Final = "5.19.0"
 _OF_CLIENTS: Final = re.compile(r"org/apache/pulsar/(client/(?:api|impl)/\w+Test)\.class")
 _METHOD_S: Final = 90.0
@@ -104,7 +105,7 @@ def java_side(folder: Path) -> JavaSide:
         sources = map(str, sorted(out.rglob("*.java")))
         return ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(out / "classes"), "-cp", jars, *sources]
 
-    classes = built(f"broker-tests-{PULSAR_VERSION}", _SOURCES, ("javac",), command) / "classes"
+    classes = built(f"broker-tests-{PULSAR_4.version}", _SOURCES, ("javac",), command) / "classes"
     resources = folder / "src" / "test" / "resources"
     with zipfile.ZipFile(tests / _TESTS) as jar:
         jar.extractall(resources, [each for each in jar.namelist() if not each.endswith((".class", "/"))])
@@ -115,9 +116,9 @@ def java_side(folder: Path) -> JavaSide:
 def _test_jars() -> Path:
     """What tests need besides Pulsar's own jars, as its POM of this version says."""
     coordinates = (
-        f"org.apache.pulsar:pulsar-broker:jar:tests:{PULSAR_VERSION}",
-        f"org.apache.pulsar:buildtools:{PULSAR_VERSION}",
-        f"org.apache.pulsar:testmocks:{PULSAR_VERSION}",
+        f"org.apache.pulsar:pulsar-broker:jar:tests:{PULSAR_4.version}",
+        f"org.apache.pulsar:buildtools:{PULSAR_4.version}",
+        f"org.apache.pulsar:testmocks:{PULSAR_4.version}",
         "org.testng:testng:7.7.1",
         f"org.mockito:mockito-core:{_MOCKITO}",
         "net.bytebuddy:byte-buddy-agent:1.17.7",
@@ -128,8 +129,8 @@ def _test_jars() -> Path:
         "io.opentelemetry:opentelemetry-sdk-testing:1.45.0",
     )
     jars = JarSet(
-        name=f"pulsar-broker-tests-{PULSAR_VERSION}",
-        title=f"the tests of Apache Pulsar {PULSAR_VERSION}",
+        name=f"pulsar-broker-tests-{PULSAR_4.version}",
+        title=f"the tests of Apache Pulsar {PULSAR_4.version}",
         size_mb=11,
         alone=coordinates,
         fewest=len(coordinates),

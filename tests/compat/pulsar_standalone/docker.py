@@ -5,20 +5,17 @@ from __future__ import annotations
 import gc
 import urllib.request
 import warnings
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.embedded.settings import Progress, free_port, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning, PulsarStandaloneError
-from tests.compat.pulsar_standalone.jars import PULSAR_VERSION
 from tests.compat.pulsar_standalone.standalone import PulsarOptions
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-IMAGE: Final = f"apachepulsar/pulsar:{PULSAR_VERSION}"
 _HOST: Final = "127.0.0.1"
 _ASK_TIMEOUT_S: Final = 5.0
 _COMMAND: Final = "bash -c 'bin/apply-config-from-env.py conf/standalone.conf && exec bin/pulsar standalone -nss -nfw'"
@@ -30,6 +27,7 @@ class PulsarContainer(Startable):
     def __init__(self, options: PulsarOptions | None = None, progress: Progress = to_stderr) -> None:
         self._options = options or PulsarOptions()
         self._progress = progress
+        self._image = f"apachepulsar/pulsar:{self._options.release.version}"
         self._broker_port = 0
         self._web_port = 0
         self._container: DockerContainer | None = None
@@ -59,10 +57,10 @@ class PulsarContainer(Startable):
                 "testcontainers is not installed: `pip install 'pulsar-on-kafka[docker]'`, or leave --docker out"
             ) from error
         self._broker_port, self._web_port = free_port(), free_port()
-        self._progress(f"starting {IMAGE} ...")
+        self._progress(f"starting {self._image} ...")
         failure = ""
         try:
-            container = DockerContainer(IMAGE).with_command(_COMMAND)
+            container = DockerContainer(self._image).with_command(_COMMAND)
             for port in (self._broker_port, self._web_port):
                 container = container.with_bind_ports(port, port)
             for name, value in container_environment(self._broker_port, self._web_port, self._options).items():
@@ -77,7 +75,9 @@ class PulsarContainer(Startable):
                 # testcontainers leaves the sockets of a client that found no engine to the garbage collector.
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()
-            raise PulsarStandaloneError(f"{IMAGE} cannot be started ({failure}): start Docker, or leave --docker out")
+            raise PulsarStandaloneError(
+                f"{self._image} cannot be started ({failure}): start Docker, or leave --docker out"
+            )
         self._await_health()
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class PulsarContainer(Startable):
         timeout_s = self._options.start_timeout_s
         if not wait_until(self._is_healthy, Deadline.after(timeout_s)):
             self.stop()
-            raise PulsarDidNotStart(f"Pulsar in {IMAGE} was not healthy within {timeout_s:.0f} s")
+            raise PulsarDidNotStart(f"Pulsar in {self._image} was not healthy within {timeout_s:.0f} s")
 
     def _is_healthy(self) -> bool:
         try:
@@ -107,14 +107,12 @@ class PulsarContainer(Startable):
 
 
 def container_environment(broker_port: int, web_port: int, options: PulsarOptions) -> dict[str, str]:
-    """The settings of standalone.conf as the image's environment, where `PULSAR_PREFIX_` sets what is not there yet.
+    """The release's settings as the image's environment, where `PULSAR_PREFIX_` sets what is not there yet.
 
     The ports inside are the ports outside, because the broker tells clients its own address.
     """
-    text = resources.files(__package__).joinpath("standalone.conf").read_text(encoding="utf-8")
-    lines = (line.partition("=") for line in text.splitlines() if line and not line.startswith("#"))
     settings = {
-        **{name: value for name, _, value in lines},
+        **options.release.broker_settings(),
         "advertisedAddress": _HOST,
         "brokerServicePort": str(broker_port),
         "webServicePort": str(web_port),

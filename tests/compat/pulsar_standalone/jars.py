@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Final
 
 from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
 from pulsar_on_kafka.embedded.settings import Progress, to_stderr
+from tests.compat.pulsar_standalone.releases import PULSAR_4, PulsarRelease
 
-PULSAR_VERSION: Final = "4.0.7"
 
-
-def pulsar_jars(cache_dir: Path | None = None, progress: Progress = to_stderr) -> Path:
+def pulsar_jars(
+    release: PulsarRelease = PULSAR_4, cache_dir: Path | None = None, progress: Progress = to_stderr
+) -> Path:
     """The directory of the jars, fetched now if the cache does not hold all of them with the right sizes.
 
     Raises:
         EmbeddedBrokerError: the jars are missing and stay so.
     """
-    text = resources.files(__package__).joinpath("jars.txt").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath(f"jars-{release.version}.txt").read_text(encoding="utf-8")
     coordinates = tuple(line for line in text.splitlines() if not line.startswith("#"))
     jars = JarSet(
-        name=f"pulsar-{PULSAR_VERSION}",
-        title=f"Apache Pulsar {PULSAR_VERSION}",
-        size_mb=244,
+        name=jars_name(release),
+        title=f"Apache Pulsar {release.version}",
+        size_mb=release.jars_mb,
         alone=coordinates,
         fewest=len(coordinates),
-        needed=(f"pulsar-broker-{PULSAR_VERSION}.jar",),
+        needed=(f"pulsar-broker-{release.version}.jar",),
     )
     return cached(jars, cache_dir, progress) / "libs"
+
+
+def jars_name(release: PulsarRelease) -> str:
+    """The directory's name in the cache."""
+    return f"pulsar-{release.version}"

@@ -30,6 +30,7 @@ from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.settings import Progress, free_port, last_lines, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning
 from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.compat.pulsar_standalone.releases import PULSAR_4, PulsarRelease
 
 _HOST: Final = "127.0.0.1"
 _ASK_TIMEOUT_S: Final = 5.0
@@ -53,8 +54,8 @@ OPENED: Final = tuple(option for package in _PACKAGES for option in ("--add-open
 
 @dataclass(frozen=True, slots=True)
 class PulsarOptions:
-    """Options of Pulsar standalone. `extra` are broker settings that win over ours; the data always go with the
-    process.
+    """Options of Pulsar standalone. `extra` are broker settings that win over ours and those of the release; the data
+    always go with the process.
 
     With `tls_authority`, who signed the certificate that `extra` names (PEM), it listens with TLS only; `token` is for
     its health check then.
@@ -68,6 +69,7 @@ class PulsarOptions:
     stop_timeout_s: float = 30.0
     tls_authority: Path | None = None
     token: str = field(default="", repr=False)
+    release: PulsarRelease = PULSAR_4
 
 
 class PulsarStandalone(Startable):
@@ -124,7 +126,7 @@ class PulsarStandalone(Startable):
         if self.is_running:
             return
         self.stop()
-        libs = pulsar_jars(self._options.cache_dir, self._progress)
+        libs = pulsar_jars(self._options.release, self._options.cache_dir, self._progress)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             try:
                 self._start_once(libs)
@@ -162,7 +164,8 @@ class PulsarStandalone(Startable):
             self._process.wait()
 
     def _start_once(self, libs: Path) -> None:
-        java = find_java()
+        release = self._options.release
+        java = find_java(release.oldest_java, f"Pulsar {release.version}")
         self._directory = Path(tempfile.mkdtemp(prefix="pok-pulsar-"))
         self._broker_port, self._web_port = free_port(), free_port()
         while self._web_port == self._broker_port:
@@ -184,10 +187,10 @@ class PulsarStandalone(Startable):
         self._jvm_pid = int(self._process.stdout.readline() or 0)
 
     def _write_configuration(self, directory: Path) -> None:
-        ours = resources.files(__package__).joinpath("standalone.conf").read_text(encoding="utf-8")
         tls = "Tls" if self._options.tls_authority else ""
         plain = {"brokerServicePort": "", "webServicePort": ""} if tls else {}
         settings = {
+            **self._options.release.broker_settings(),
             "bindAddress": _HOST,
             "advertisedAddress": _HOST,
             **plain,
@@ -195,7 +198,7 @@ class PulsarStandalone(Startable):
             f"webServicePort{tls}": str(self._web_port),
             **self._options.extra,
         }
-        text = ours + "".join(f"{key}={value}\n" for key, value in settings.items())
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
         (directory / "standalone.conf").write_text(text, encoding="utf-8")
         logging = resources.files(__package__).joinpath("log4j2.xml").read_text(encoding="utf-8")
         (directory / "log4j2.xml").write_text(logging, encoding="utf-8")
@@ -206,6 +209,7 @@ class PulsarStandalone(Startable):
             f"-Xmx{self._options.heap_mb}m",
             f"-XX:MaxDirectMemorySize={self._options.direct_mb}m",
             *OPENED,
+            *self._options.release.jvm_options,
             "-Dio.netty.tryReflectionSetAccessible=true",
             f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}",
             "-cp",

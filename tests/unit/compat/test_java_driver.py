@@ -14,6 +14,7 @@ from tests.compat.harness.java import JavaRuntime, JavaUnavailable, known_jars
 from tests.compat.harness.java.bridge import Options, official_name
 from tests.compat.harness.runner import Session
 from tests.compat.harness.scenario import PulsarClient, load
+from tests.compat.pulsar_standalone import PULSAR_5
 
 _API = "org.apache.pulsar.client.api."
 
@@ -78,6 +79,7 @@ def test_the_cache_counts_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.M
     assert known_jars() is None
     (home / "manifest.json").write_text("{}", encoding="utf-8")
     assert known_jars() == home / "libs"
+    assert known_jars(PULSAR_5) is None
 
 
 def test_scenarios_that_cannot_be_played_say_why_and_fail_nothing() -> None:

@@ -11,7 +11,13 @@ import pytest
 from pulsar_on_kafka.embedded.settings import silent
 from tests.compat.__main__ import main
 from tests.compat.harness.secured import ROLES, BadSecured, read_secured
-from tests.compat.pulsar_standalone import PulsarContainer, PulsarOptions, PulsarStandaloneError
+from tests.compat.pulsar_standalone import (
+    PULSAR_5,
+    PulsarContainer,
+    PulsarOptions,
+    PulsarStandaloneError,
+    release_of,
+)
 from tests.compat.pulsar_standalone.docker import container_environment
 from tests.compat.servers import start_servers, wants_secured
 
@@ -59,7 +65,18 @@ def test_the_image_hears_the_settings_of_the_standalone() -> None:
     assert environment["PULSAR_PREFIX_transactionCoordinatorEnabled"] == "true"
     assert environment["PULSAR_PREFIX_brokerDeduplication"] == "1"
     assert environment["PULSAR_MEM"].startswith("-Xmx300m ")
+    assert "PULSAR_PREFIX_allowLoopback" not in environment
     assert not any("#" in name for name in environment)
+    of_5 = container_environment(15_001, 15_002, PulsarOptions(release=PULSAR_5, extra={"numIOThreads": "3"}))
+    assert of_5["PULSAR_PREFIX_allowLoopback"] == "true"
+    assert of_5["PULSAR_PREFIX_numIOThreads"] == "3"
+
+
+def test_a_release_is_named_by_the_beginning_of_its_version() -> None:
+    assert [release_of(text).version for text in ("4", "4.0", "5", "5.0.1")] == ["4.0.7", "4.0.7", "5.0.1", "5.0.1"]
+    for text in ("", "3", "5.0.2", "5.0.10", "latest"):
+        with pytest.raises(PulsarStandaloneError, match=r"4\.0\.7 or 5\.0\.1, got"):
+            release_of(text)
 
 
 def test_a_description_of_secured_clusters_is_checked(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_java_home_comes_before_the_path_unless_it_is_too_old(tmp_path: Path, mo
     assert find_java().version == "21.0.1"
 
 
+def test_a_program_may_require_a_newer_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path, "17.0.15")
+    with pytest.raises(JavaTooOld, match=r"is Java 17\.0\.15, Pulsar 5\.0\.1 needs 21: .* version 21 or later"):
+        find_java(21, "Pulsar 5.0.1")
+    fake_java(tmp_path / "new" / "bin", "21.0.8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    assert find_java(21, "Pulsar 5.0.1").version == "21.0.8"
+
+
 def test_a_java_that_does_not_run_is_none(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "java").chmod(0o755)

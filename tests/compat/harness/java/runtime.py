@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
-import platformdirs
-
 from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.jar_cache import default_cache_dir
 from pulsar_on_kafka.embedded.java import find_java
+from tests.compat.pulsar_standalone.jars import jars_name
+from tests.compat.pulsar_standalone.releases import PULSAR_4, PulsarRelease
 
 _CLIENT_CLASS_JARS: Final = ("pulsar-client-original-*.jar", "pulsar-client-[0-9]*.jar", "*pulsar-client-all-*.jar")
 _START_TIMEOUT_S: Final = 30.0
@@ -39,12 +40,12 @@ class JavaAddress:
     token: str = field(repr=False)
 
 
-def known_jars() -> Path | None:
-    """A folder of Pulsar's jars in the user's cache, as `make compat` and `make bench` fetch them; the newest."""
-    cache = Path(platformdirs.user_cache_dir("pulsar-on-kafka", appauthor=False))
+def known_jars(release: PulsarRelease = PULSAR_4) -> Path | None:
+    """The folder of the release's jars in the user's cache, as `make compat` and `make bench` fetch them; None if the
+    cache does not hold them."""
+    home = default_cache_dir() / jars_name(release)
     # The manifest is written last: a folder with one is whole.
-    whole = [manifest.with_name("libs") for manifest in cache.glob("pulsar-[0-9]*/manifest.json")]
-    return max(whole, default=None)
+    return home / "libs" if (home / "manifest.json").exists() else None
 
 
 class JavaRuntime(Startable):
