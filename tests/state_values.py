@@ -415,6 +415,7 @@ VALUES: Final[Mapping[str, Case]] = {
                     {"linger.ms": "5"},
                     {"inside": ClusterListener("kafka://i:9", ("10.0.0.0/8",))},
                     "acme",
+                    ("pulsar://g:6650", "http://g:8080"),
                 )
             },
         ),

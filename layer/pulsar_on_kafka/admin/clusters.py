@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.broker.lookup.gateway_urls import check_gateways
 from pulsar_on_kafka.broker.lookup.listeners import check_listeners
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
 from pulsar_on_kafka.client.connection.cluster_settings import chosen_instance
@@ -123,6 +124,8 @@ class ClusterInfo(NamedTuple):
     """More addresses, by name."""
     instance: str
     """The instance there; '' is the one without a name."""
+    gateways: tuple[str, ...] = ()
+    """URLs of its gateways and their REST, for official clients."""
 
 
 @raising_pulsar_errors
@@ -138,6 +141,7 @@ class ClusterAdmin(AdminContext):
         kafka_config: Mapping[str, str] | None = None,
         listeners: Mapping[str, ClusterListener] | None = None,
         instance: str = "",
+        gateways: Sequence[str] = (),
     ) -> None:
         """Register a cluster. A second call with the same values changes nothing.
 
@@ -147,12 +151,15 @@ class ClusterAdmin(AdminContext):
             listeners: more addresses, by name, for clients of the lookup service that name one (`listener_name`) or are
                 in one of its networks. Replicators and the services themselves use `service_url`.
             instance: whose state it is there that replicators and migrations use (see `Client`).
+            gateways: URLs of its gateways for official clients whose tenant is there: `pulsar://host:port`,
+                `pulsar+ssl://host:port`, and `http://host:port` or `https://host:port` of their REST.
 
         Raises:
             NotAllowedError: it is registered with other values.
             InvalidConfiguration: the name, the address or an option is not possible.
         """
-        self.node.clusters.create(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+        address = _address(service_url, kafka_config, listeners, instance, gateways)
+        self.node.clusters.create(name, address, self._deadline())
 
     def update_cluster(
         self,
@@ -162,10 +169,12 @@ class ClusterAdmin(AdminContext):
         kafka_config: Mapping[str, str] | None = None,
         listeners: Mapping[str, ClusterListener] | None = None,
         instance: str = "",
+        gateways: Sequence[str] = (),
     ) -> None:
         """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
         when it is not registered."""
-        self.node.clusters.update(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+        address = _address(service_url, kafka_config, listeners, instance, gateways)
+        self.node.clusters.update(name, address, self._deadline())
 
     def delete_cluster(self, name: str) -> None:
         """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
@@ -176,7 +185,13 @@ class ClusterAdmin(AdminContext):
         known = self.node.clusters.registry(self._deadline())
         return [
             ClusterInfo(
-                name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners), at.instance
+                name,
+                at.service_url,
+                dict(at.kafka_config),
+                name == known.local,
+                dict(at.listeners),
+                at.instance,
+                at.gateways,
             )
             for name, at in sorted(known.clusters.items())
         ]
@@ -196,6 +211,7 @@ def _address(
     kafka_config: Mapping[str, str] | None,
     listeners: Mapping[str, ClusterListener] | None,
     instance: str,
+    gateways: Sequence[str],
 ) -> ClusterAddress:
     try:
         for url in (service_url, *(listener.service_url for listener in (listeners or {}).values())):
@@ -203,7 +219,9 @@ def _address(
     except ValueError as error:
         raise errors.InvalidOption(str(error)) from error
     check_listeners(listeners or {})
-    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}), chosen_instance(instance).name)
+    check_gateways(gateways)
+    name = chosen_instance(instance).name
+    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}), name, tuple(gateways))
 
 
 def _each_once(names: Iterable[str]) -> tuple[str, ...]:

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, decode_place
+from pulsar_on_kafka.broker.lookup.tenant_map import MAP_PATH, TenantMap
 
 TENANTS_PATH: Final = "/lookup/v1/tenants/"
 _ANSWER_S: Final = 5.0
@@ -82,6 +84,11 @@ class HttpDirectory:
     def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
         return self._query(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
+
+    def tenant_map(self, unless: str = "", wait_s: float = 0.0) -> TenantMap:
+        query = urlencode({"unless": unless, "wait_s": f"{wait_s:g}", **self._listener})
+        decode = partial(TenantMap, source="the lookup service")
+        return self._query(f"{MAP_PATH}?{query}", wait_s + _ANSWER_S, decode)
 
     def close(self) -> None:
         self._closed.set()

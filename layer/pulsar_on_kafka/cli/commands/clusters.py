@@ -47,6 +47,15 @@ class Registration:
             help="One more address, for clients of the lookup service that name it or are in one of these networks.",
         ),
     ] = None
+    gateway_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gateway-url",
+            metavar="URL",
+            help="A gateway there, for official clients: pulsar://host:port or pulsar+ssl://; with http:// or https:// "
+            "its REST. May be repeated.",
+        ),
+    ] = None
     peer_instance: Annotated[
         str,
         typer.Option(
@@ -63,6 +72,7 @@ class Registration:
             kafka_config=read_kafka_config(self.config or ()),
             listeners=_listeners(self.listener or ()),
             instance=self.peer_instance,
+            gateways=self.gateway_url or (),
         )
 
 
@@ -87,7 +97,7 @@ def get(settings: Settings, admin: AdminClient, name: NameArgument) -> None:
         _fields(found),
         {
             "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
-            "instance": found.instance or "-", "local": found.local,
+            "instance": found.instance or "-", "gateways": ", ".join(found.gateways) or "-", "local": found.local,
         },
     )  # fmt: skip
 

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
+from pulsar_on_kafka.broker.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
-from pulsar_on_kafka.broker.lookup.tenant_locations import Directory, FileDirectory
+from pulsar_on_kafka.broker.lookup.tenant_locations import Directory
+from pulsar_on_kafka.broker.lookup.tenant_map import MapDirectory
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
@@ -29,7 +31,7 @@ _LOOKUP_TLS: Final = "pok+lookup+ssl"
 _MAP: Final = "pok+map"
 
 
-def directory_of(url: str, listener: str = "") -> Directory | None:
+def directory_of(url: str, listener: str = "") -> MapDirectory | None:
     """The map of tenants that a service URL names; None for the URL of a cluster.
 
     pok+lookup://host:port[,host:port...] lookup services (pok lookup serve) pok+lookup+ssl://host:port[,...] the same

@@ -1,13 +1,15 @@
 """The lookup service returns the clusters of tenants, and metadata of the clusters, over HTTP. Never data.
 
     GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `TenantPlace`
-    GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
+    GET /lookup/v1/map[?unless=VERSION&wait_s=30]                      the whole map, see `TenantMap`: for gateways
+    GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "pulsar://...", "cluster": ...}
     GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions         {"partitions": 4}
     GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state              offsets, cursors, owners
     GET /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION]      type, data, properties ...
     GET /health/live, /health/ready
 
-The second, the third and the fifth have Pulsar's paths and replies. A missing topic is not created.
+Those below /lookup/v2 and the partitions and schemas have Pulsar's paths and replies. A missing topic is not created.
+`brokerUrl` is a gateway of the tenant's cluster; without one, the cluster's Kafka address for SDK programs.
 
 A cluster may have several addresses (`listeners.py`): a client with `?listener=NAME`, as sent by clients with a
 `listener_name`, gets that one, others that of their network.
@@ -17,14 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from itertools import count
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qs
 
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import answered
+from pulsar_on_kafka.broker.lookup.gateway_urls import chosen_urls
 from pulsar_on_kafka.broker.lookup.http_directory import TENANTS_PATH
 from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, LookupClient
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace
+from pulsar_on_kafka.broker.lookup.tenant_map import MAP_PATH
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.clusters.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.exceptions import PulsarException, TopicNotFound
@@ -54,6 +59,7 @@ class LookupAnswers:
 
     def __init__(self, places: FollowedMap, metadata: Metadata) -> None:
         self._map = places
+        self._turns = count()
         self._metadata = metadata
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -80,8 +86,9 @@ class LookupAnswers:
         if path.startswith(TENANTS_PATH):
             return self._tenant(path.removeprefix(TENANTS_PATH), query, caller)
         if path.startswith(_TOPIC):
-            place, _ = self._topic(path.removeprefix(_TOPIC).split("/"), caller)
-            return {"brokerUrl": place.service_url, "cluster": place.cluster}
+            return self._lookup(self._topic(path.removeprefix(_TOPIC).split("/"), caller)[0])
+        if path == MAP_PATH:
+            return self._map.whole(query.get("unless", [""])[0], _wait_s(query), caller)
         if path.startswith(_SCHEMAS):
             return self._schema(path.removeprefix(_SCHEMAS).split("/"))
         if path.startswith(_ADMIN) and path.endswith("/partitions"):
@@ -100,11 +107,25 @@ class LookupAnswers:
     def _tenant(self, tenant: str, query: dict[str, list[str]], caller: LookupClient) -> dict[str, str]:
         if "unless" not in query:
             return self._map.place(tenant, caller).as_json()
-        try:
-            wait_s = float(query.get("wait_s", ["0"])[0])
-        except ValueError as error:
-            raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
-        return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), caller).as_json()
+        return self._map.changed(tenant, query["unless"][0], _wait_s(query), caller).as_json()
+
+    def _lookup(self, place: TenantPlace) -> dict[str, Any]:
+        """The gateway of the tenant's cluster in the fields of Pulsar's LookupData. Raises LookupFailed: the tenant is
+        switching, and its clients retry."""
+        urls = chosen_urls(self._map.gateways(place.cluster), next(self._turns))
+        if not urls.serves:
+            return {"brokerUrl": place.service_url, "cluster": place.cluster}
+        if place.switching:
+            raise LookupFailed(f"tenant {place.tenant} is switching to cluster {place.target}: look it up again")
+        plain_web = urls.web.startswith("http:")
+        return {
+            "brokerUrl": urls.plain or None,
+            "brokerUrlTls": urls.tls or None,
+            "httpUrl": urls.web if plain_web else None,
+            "httpUrlTls": None if plain_web else urls.web or None,
+            "nativeUrl": urls.plain or None,
+            "cluster": place.cluster,
+        }
 
     def _topic(self, parts: list[str], caller: LookupClient = ANY_CLIENT) -> tuple[TenantPlace, str]:
         """The topic's place as the client reaches it; for this service itself the cluster's own address."""
@@ -143,3 +164,11 @@ class LookupAnswers:
             )
         place, topic = self._topic(["persistent", *parts[:3]])
         return self._metadata.schema(place, topic, int(parts[4]) if len(parts) == 5 else None).rest()
+
+
+def _wait_s(query: dict[str, list[str]]) -> float:
+    """Raises _Refusal: the time is no number."""
+    try:
+        return max(0.0, float(query.get("wait_s", ["0"])[0]))
+    except ValueError as error:
+        raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error

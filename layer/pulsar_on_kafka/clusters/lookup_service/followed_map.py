@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Final
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.broker.lookup.listeners import ANY_CLIENT, LookupClient, url_for
 from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, place_of
+from pulsar_on_kafka.broker.lookup.tenant_map import version_of
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.statelog.api import LogRecord
@@ -94,18 +95,35 @@ class FollowedMap:
 
         Raises LookupFailed.
         """
-        deadline = Deadline.after(min(wait_s, LONGEST_WAIT_S))
         with self._changed:
-            if self._waiting < MAX_WAITING:
-                self._waiting += 1
-                try:
-                    self._changed.wait_for(
-                        lambda: self._worker.ended or self._place(tenant, caller).version != unless,
-                        deadline.remaining_s(),
-                    )
-                finally:
-                    self._waiting -= 1
+            self._wait(lambda: self._place(tenant, caller).version != unless, wait_s)
             return self._place(tenant, caller)
+
+    def _wait(self, differs: Callable[[], bool], wait_s: float) -> None:
+        """Waits for a change. The caller holds the lock. Raises LookupFailed."""
+        deadline = Deadline.after(min(wait_s, LONGEST_WAIT_S))
+        if self._waiting < MAX_WAITING:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._worker.ended or differs(), deadline.remaining_s())
+            finally:
+                self._waiting -= 1
+
+    def whole(self, unless: str = "", wait_s: float = 0.0, caller: LookupClient = ANY_CLIENT) -> dict[str, Any]:
+        """The whole map, as `TenantMap` reads it, as soon as its version is not `unless`, or after `wait_s` (at most a
+        minute counts). Clusters without an address for this client are omitted.
+
+        Raises LookupFailed.
+        """
+        with self._changed:
+            self._wait(lambda: self._whole(caller)["version"] != unless, wait_s)
+            return self._whole(caller)
+
+    def gateways(self, cluster: str) -> tuple[str, ...]:
+        """The URLs of the cluster's gateways for official clients."""
+        with self._changed:
+            at = self._addresses_known.get(cluster)
+            return () if at is None else at.gateways
 
     def failure(self) -> str:
         """The reason why no request can be answered now; '' without one."""
@@ -124,9 +142,24 @@ class FollowedMap:
             self._changed.notify_all()
         self._worker.close(Deadline.never())
 
-    def _place(self, tenant: str, caller: LookupClient) -> TenantPlace:
+    def _whole(self, caller: LookupClient) -> dict[str, Any]:
+        self._check_fresh()
+        clusters: dict[str, Any] = {}
+        for name, at in self._addresses_known.items():
+            with suppress(LookupFailed):
+                clusters[name] = {"url": url_for(name, at, caller), "gateways": list(at.gateways)}
+        tenants = {
+            name: {"cluster": each.cluster, "state": each.state.value, "target": each.target}
+            for name, each in self._known.items()
+        }
+        return {"version": version_of(clusters, tenants), "clusters": clusters, "tenants": tenants}
+
+    def _check_fresh(self) -> None:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
             raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
+
+    def _place(self, tenant: str, caller: LookupClient) -> TenantPlace:
+        self._check_fresh()
         record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)
         if record is None:
             raise LookupFailed(f"tenant {tenant} is on no cluster (pok tenants set)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pulsar_on_kafka.broker.lookup.gateway_urls import chosen_urls
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import ALL, NON_PERSISTENT, topics_of
 from pulsar_on_kafka.gateway.rest import policies
@@ -19,7 +20,7 @@ def clusters(request: RestRequest) -> list[str]:
 
 
 def cluster(request: RestRequest) -> dict[str, Any]:
-    """This cluster's addresses, or those of a registered one: there the address of its Kafka."""
+    """This cluster's addresses, or those of a registered one: of its gateways, and without any that of its Kafka."""
     name = request.names["cluster"]
     if name == request.cluster.name:
         broker, web = request.cluster.service_url(), request.cluster.web_url()
@@ -34,7 +35,17 @@ def cluster(request: RestRequest) -> dict[str, Any]:
     found = next((each for each in request.admin.clusters() if each.name == name), None)
     if found is None:
         raise RestError(404, "Cluster does not exist")
-    return {"brokerServiceUrl": found.service_url, "brokerClientTlsEnabled": False}
+    urls = chosen_urls(found.gateways)
+    if not urls.serves:
+        return {"brokerServiceUrl": found.service_url, "brokerClientTlsEnabled": False}
+    plain_web = urls.web.startswith("http:")
+    return {
+        "serviceUrl": urls.web if plain_web else None,
+        "serviceUrlTls": None if plain_web else urls.web or None,
+        "brokerServiceUrl": urls.plain or None,
+        "brokerServiceUrlTls": urls.tls or None,
+        "brokerClientTlsEnabled": not urls.plain,
+    }
 
 
 def none_of_cluster(request: RestRequest) -> dict[str, Any]:

@@ -32,13 +32,15 @@ class ClusterAddress:
     """The address of another cluster: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
 
     `service_url` is for clients without a matching one of `listeners`. Records of earlier versions have no listeners.
-    `instance`: the instance there that this cluster's services use; '' is the one without a name.
+    `instance`: the instance there that this cluster's services use; '' is the one without a name. `gateways`: the URLs
+    of its gateways for official clients, `pulsar://` and `pulsar+ssl://`, and of their REST, `http://` and `https://`.
     """
 
     service_url: str
     kafka_config: Mapping[str, str] = field(default_factory=dict)
     listeners: Mapping[str, ClusterListener] = field(default_factory=dict)
     instance: str = ""
+    gateways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,12 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
 from pulsar_on_kafka.base.http_server import HttpGuard, HttpServer, read_token
+from pulsar_on_kafka.broker.lookup.file_directory import FileDirectory
+from pulsar_on_kafka.broker.lookup.gateway_urls import check_gateways, chosen_urls
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.broker.lookup.listeners import LookupClient, url_for
-from pulsar_on_kafka.broker.lookup.tenant_locations import FileDirectory, LookupFailed, TenantPlace, decode_place
+from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, decode_place
+from pulsar_on_kafka.broker.lookup.tenant_map import TenantMap
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.client.failover.tenant_connections import directory_of
 from pulsar_on_kafka.clusters.lookup_service.answers import LookupAnswers
@@ -41,10 +44,11 @@ URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
 INSIDE = ClusterListener("kafka://inside:9092", ("10.0.0.0/8", "fd00::/8"))
 RACK = ClusterListener("kafka://rack:9092", ("10.1.0.0/16",))
 HOME = ClusterListener("kafka://loop:9092", ("127.0.0.0/8",))
+GATEWAYS = ("pulsar://g1:6650", "http://g1:8080", "pulsar://g2:6650", "pulsar+ssl://g1:6651")
 BY_NAME = ClusterListener("kafka://vpn:9092")
 ADDRESSES = {
     "west": ClusterAddress(URLS["west"], listeners={"inside": INSIDE, "rack": RACK, "vpn": BY_NAME}),
-    "east": ClusterAddress(URLS["east"]),
+    "east": ClusterAddress(URLS["east"], gateways=GATEWAYS),
     "home": ClusterAddress("kafka://home:9092", listeners={"loop": HOME, "vpn": BY_NAME}),
 }
 
@@ -329,3 +333,69 @@ def test_what_guards_a_service_has_to_be_there(tmp_path: Path) -> None:
     empty.write_text("\n")
     with pytest.raises(InvalidOption, match="is empty"):
         read_token(str(empty))
+
+
+def test_gateways_get_the_whole_map(service: Service) -> None:
+    found = service.directory.tenant_map()
+    place = found.place("acme")
+    assert (place.cluster, place.service_url, place.switching) == ("west", URLS["west"], False)
+    assert (found.gateways("east"), found.gateways("west")) == (GATEWAYS, ())
+    assert service.directory.tenant_map(found.version, 0.01).version == found.version
+    told: list[TenantMap] = []
+    waits = threading.Thread(target=lambda: told.append(service.directory.tenant_map(found.version, 30)), daemon=True)
+    waits.start()
+    service.records = {"acme": TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")}
+    waits.join(20)
+    place = told[0].place("acme")
+    assert (place.switching, place.target, place.target_url) == (True, "east", URLS["east"])
+    with pytest.raises(LookupFailed, match="has no cluster for tenant nobody"):
+        found.place("nobody")
+    with pytest.raises(LookupFailed, match="has no cluster 'south', it has: east, home, west"):
+        found.service_url("south")
+
+
+def test_official_clients_get_the_gateway_of_their_tenants_cluster(service: Service) -> None:
+    path = "/lookup/v2/topic/persistent/acme/ns/orders"
+    assert service.get(path) == (200, {"brokerUrl": URLS["west"], "cluster": "west"}), "it has no gateway"
+    service.records = {"acme": TenantRecord("acme", "east", TenantState.ACTIVE, 2)}
+    until(lambda: service.get(path)[1]["cluster"] == "east", "the tenant to be on the east")
+    found = [service.get(path)[1] for _ in range(2)]
+    assert {each["brokerUrl"] for each in found} == {"pulsar://g1:6650", "pulsar://g2:6650"}
+    assert {(each["brokerUrlTls"], each["httpUrl"], each["httpUrlTls"]) for each in found} == {
+        ("pulsar+ssl://g1:6651", "http://g1:8080", None)
+    }
+    service.records = {"acme": TenantRecord("acme", "east", TenantState.SWITCHING, 3, "west")}
+    until(lambda: service.get(path)[0] == 503, "the tenant to be between two clusters")
+
+
+def test_a_file_has_gateways_too(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.json"
+
+    def write(gateways: object, tenants: dict[str, str]) -> None:
+        clusters = {"west": URLS["west"], "east": {"url": URLS["east"], "gateways": gateways}}
+        path.write_text(json.dumps({"clusters": clusters, "tenants": tenants}))
+
+    write(["pulsar://g:6650"], {"*": "east"})
+    directory = FileDirectory(str(path))
+    found = directory.tenant_map()
+    assert (found.place("acme").service_url, found.gateways("east")) == (URLS["east"], ("pulsar://g:6650",))
+    write(["pulsar://g:6650"], {"*": "west"})
+    assert directory.tenant_map(found.version, 20).place("acme").cluster == "west"
+    for wrong, reason in (("pulsar://g:6650", "expected a list"), (["kafka://g:9092"], "got 'kafka://g:9092'")):
+        write(wrong, {"*": "west"})
+        with pytest.raises(LookupFailed, match=reason):
+            directory.tenant_map().gateways("east")
+    directory.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["g:6650", "pulsar://g", "pulsar://:6650", "pulsar://g:1/x", "kafka://g:1", "pulsar://g:x"]
+)
+def test_what_is_no_url_of_a_gateway(url: str) -> None:
+    with pytest.raises(InvalidOption, match="a gateway is named by pulsar://host:port"):
+        check_gateways([url])
+
+
+def test_clients_spread_over_gateways() -> None:
+    assert [chosen_urls(GATEWAYS, turn).plain[-7:-5] for turn in range(3)] == ["g1", "g2", "g1"]
+    assert not chosen_urls(("http://g1:8080",)).serves
