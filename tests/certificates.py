@@ -49,12 +49,13 @@ class Authority:
         self.file = folder / f"{name.replace(' ', '-')}.pem"
         self.file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, address: str | None = None) -> Identity:
-        """A certificate for CN=`name`; with `address`, a server's of that IP address."""
+    def issue(self, name: str, *, address: str | None = None, host: str | None = None) -> Identity:
+        """A certificate for CN=`name`; with `address`, a server's of that IP address, and of the `host` name."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         builder = _builder(_named(name), self._name, key.public_key(), self._key.public_key())
         if address is not None:
-            alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+            hosts = [] if host is None else [x509.DNSName(host)]
+            alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address)), *hosts])
             builder = builder.add_extension(alternative, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         private = key.private_bytes(

@@ -13,13 +13,14 @@ from typing import Any, Final, cast
 import pytest
 
 from pulsar_on_kafka.base.toml import tomllib
-from tests.compat.harness.compare import OURS, Comparison, ScenarioVerdict, compare, read_differences
+from tests.compat.harness.compare import OURS, ScenarioVerdict, compare, read_differences
 from tests.compat.harness.driver import SILENCE_MS, Target
 from tests.compat.harness.history import Ending, SideResult
 from tests.compat.harness.java import known_jars
-from tests.compat.harness.recorded import HOW_TO_RECORD, read_histories
+from tests.compat.harness.recorded import HOW_TO_RECORD, OF_PULSAR_5, read_histories
 from tests.compat.harness.runner import Stage
 from tests.compat.harness.scenario import PulsarClient, Scenario
+from tests.compat.pulsar_standalone import PULSAR_4, PULSAR_5
 
 LONG: Final = Path(__file__).parent / "long.toml"
 JOBS: Final = 4
@@ -91,8 +92,11 @@ class Replay:
         self._plain = plain
         self._secured = secured
         self._names = (f"replay-{secrets.token_hex(4)}-{number}" for number in itertools.count())
-        self._explanations = read_differences(OURS, of_gateway=plain.has_official_clients)
-        self._histories = read_histories()
+        explained = read_differences(OURS)
+        self._references = [
+            _Reference(release.version, histories, explained.beside(release.version, of_gateway=bool(plain.gateway)))
+            for release, histories in ((PULSAR_4, read_histories()), (PULSAR_5, read_histories(OF_PULSAR_5)))
+        ]
         self._repeats = 0
         self._played = {
             scenario.name: stage.play(scenario, self._target(scenario), next(self._names)) for scenario in scenarios
@@ -110,31 +114,43 @@ class Replay:
     def _problem_after_two(self, scenario: Scenario) -> str:
         """The problem of its second play, if the first one has a problem. The second is patient: on a busy machine what
         should come may not come in time, and the C++ client 3.13.0 dies if a dead letter is sent while it is closed."""
-        problem = self._problem(self._compared(scenario, self._played[scenario.name].result()))
+        problem = self._problem(scenario, self._played[scenario.name].result())
         if problem and self._repeats < MAX_REPEATS:
             self._repeats += 1
             print(f"played once more: {problem}")
             patient = self._target(scenario, PATIENT_SILENCE_MS)
-            problem = self._problem(
-                self._compared(scenario, self._stage.play_now(scenario, patient, next(self._names)))
-            )
+            problem = self._problem(scenario, self._stage.play_now(scenario, patient, next(self._names)))
         return problem
 
-    def _compared(self, scenario: Scenario, result: SideResult) -> Comparison:
-        """Without a recorded history it differs."""
+    def _problem(self, scenario: Scenario, result: SideResult) -> str:
+        """Its problems beside each release of Pulsar."""
         print(f"{result.seconds:6.2f} s {scenario.name}")
-        missing = SideResult(Ending.NOT_PLAYED, reason=f"no recorded history: {HOW_TO_RECORD.format(scenario.name)}")
-        recorded = self._histories.get(scenario.name, missing)
-        return compare(scenario, recorded, result, self._explanations.get(scenario.name))
+        return "\n".join(text for each in self._references if (text := each.problem(scenario, result)))
 
-    def _problem(self, found: Comparison) -> str:
-        name = found.scenario.name
-        if found.verdict is ScenarioVerdict.AGREE and name in self._explanations:
-            return f"{name}: explained in {OURS.name}, and differs no longer"
+
+@dataclass(frozen=True)
+class _Reference:
+    """What one release of Pulsar did, and why we do something else."""
+
+    version: str
+    histories: Mapping[str, SideResult]
+    explanations: Mapping[str, str]
+
+    def problem(self, scenario: Scenario, result: SideResult) -> str:
+        """Without a recorded history of 4.0.7 it differs; without one of 5.0.1 that one did what 4.0.7 did."""
+        name = scenario.name
+        recorded = self.histories.get(name)
+        if recorded is None and self.version != PULSAR_4.version:
+            return ""
+        missing = SideResult(Ending.NOT_PLAYED, reason=f"no recorded history: {HOW_TO_RECORD.format(name)}")
+        found = compare(scenario, recorded or missing, result, self.explanations.get(name))
+        if found.verdict is ScenarioVerdict.AGREE and name in self.explanations:
+            return f"{name}: explained in {OURS.name}, and differs no longer from Pulsar {self.version}"
         explained = found.verdict is ScenarioVerdict.EXPLAINED and found.kafka.ending is Ending.DONE
         if found.verdict is ScenarioVerdict.AGREE or explained:
             return ""
-        return "\n".join([f"{name}: {found.verdict.value}: {found.reason}", *found.diff, found.kafka.detail])
+        title = f"{name}, beside Pulsar {self.version}: {found.verdict.value}: {found.reason}"
+        return "\n".join([title, *found.diff, found.kafka.detail])
 
 
 @contextmanager

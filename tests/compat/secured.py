@@ -18,7 +18,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListen
 from tests.certificates import Authority, Identity
 from tests.compat.harness import secured as roles
 from tests.compat.harness.secured import Logins, SecuredSide
-from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarRelease, PulsarStandalone
 from tests.integration.secure_support import SecureCluster, unsecured_token
 
 _ACLS: Final = Path(__file__).resolve().parents[2] / "docs" / "acls.md"
@@ -43,14 +43,15 @@ class Authorities:
     def __init__(self, folder: Path) -> None:
         self.trusted = Authority(folder)
         self._other = Authority(folder, "another authority")
-        self.server = self.trusted.issue("server", address="127.0.0.1")
+        # The client inside a broker of Pulsar 5 validates the name that it finds for the broker's address.
+        self.server = self.trusted.issue("server", address="127.0.0.1", host="localhost")
 
     def logins(self, tokens: Mapping[str, str]) -> Logins:
         return Logins(str(self.trusted.file), str(self._other.file), tokens)
 
 
 @contextmanager
-def secured_clusters() -> Iterator[Path]:
+def secured_clusters(release: PulsarRelease) -> Iterator[Path]:
     """Start both; gives the file for `pok compat run --secured`, which goes with them.
 
     Raises:
@@ -60,14 +61,14 @@ def secured_clusters() -> Iterator[Path]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pok-secured-")))
         authorities = Authorities(folder)
         kafka = stack.enter_context(secured_kafka(authorities))
-        pulsar = stack.enter_context(secured_pulsar(authorities))
+        pulsar = stack.enter_context(secured_pulsar(authorities, release))
         file = folder / "secured.json"
         file.write_text(json.dumps({"pulsar": asdict(pulsar), "kafka": asdict(kafka)}, indent=1), encoding="utf-8")
         yield file
 
 
 @contextmanager
-def secured_pulsar(authorities: Authorities) -> Iterator[SecuredSide]:
+def secured_pulsar(authorities: Authorities, release: PulsarRelease) -> Iterator[SecuredSide]:
     """Raises PulsarStandaloneError: it cannot be started; one line on why."""
     key = secrets.token_bytes(32)
     tokens = {
@@ -75,7 +76,8 @@ def secured_pulsar(authorities: Authorities) -> Iterator[SecuredSide]:
         roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
         roles.FORGED: _signed(secrets.token_bytes(32), roles.EVERYTHING, _LASTS_S),
     }
-    with PulsarStandalone(_pulsar_options(key, authorities.trusted, authorities.server)) as pulsar:
+    options = _pulsar_options(key, authorities.trusted, authorities.server)
+    with PulsarStandalone(replace(options, release=release)) as pulsar:
         _grant_on_pulsar(pulsar.admin_url, authorities.trusted, tokens[roles.ADMIN])
         yield SecuredSide(pulsar.service_url, authorities.logins(tokens), pulsar.admin_url)
 

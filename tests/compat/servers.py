@@ -12,8 +12,17 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.compat.harness.java import known_jars
 from tests.compat.harness.scenario import ScenarioError, choose, load
-from tests.compat.pulsar_standalone import PulsarContainer, PulsarStandalone, PulsarStandaloneError
+from tests.compat.pulsar_standalone import (
+    PULSAR_4,
+    PulsarContainer,
+    PulsarOptions,
+    PulsarRelease,
+    PulsarStandalone,
+    PulsarStandaloneError,
+    release_of,
+)
 from tests.compat.secured import secured_clusters
 
 DOCKER: Final = "--docker"
@@ -24,12 +33,13 @@ GATEWAY: Final = "--gateway"
 
 
 def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
-    """Start what no address was given for, at once; gives the arguments of `pok compat run`.
+    """Start what no address was given for, at once; gives the arguments of `pok compat run`. The value of `--pulsar`
+    may be a version to start, such as 5.
 
     Raises:
         PulsarStandaloneError, EmbeddedBrokerError: one cannot be started; one line on what to do.
     """
-    given = [argument for argument in arguments if argument not in (DOCKER, GATEWAY)]
+    release, given = _release_to_start([argument for argument in arguments if argument not in (DOCKER, GATEWAY)])
     named = {argument.partition("=")[0] for argument in given}
     in_containers = DOCKER in arguments
     on_gateway = GATEWAY in arguments or GATEWAY in named
@@ -38,11 +48,12 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
         kafka = pulsar = secured = None
         if "--kafka" not in named:
             kafka = pool.submit(stack.enter_context, open_broker("docker" if in_containers else "auto"))
-        if "--pulsar" not in named:
+        if release is not None:
             kind = PulsarContainer if in_containers else PulsarStandalone
-            pulsar = pool.submit(stack.enter_context, kind())
+            pulsar = pool.submit(stack.enter_context, kind(PulsarOptions(release=release)))
         if "--secured" not in named and not on_gateway and wants_secured(given):
-            secured = pool.submit(_secured, stack, started_here=not in_containers and kafka is not None is not pulsar)
+            here = release if kafka is not None and not in_containers else None
+            secured = pool.submit(_secured, stack, here)
         if kafka is not None:
             options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
         if GATEWAY in arguments:
@@ -51,11 +62,28 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
         if pulsar is not None:
             running: Any = pulsar.result()
             options += ["--pulsar", running.service_url, "--pulsar-admin", running.admin_url]
+        if release is not None and "--pulsar-jars" not in named and (jars := known_jars(release)) is not None:
+            options += ["--pulsar-jars", str(jars)]
         if secured is not None:
             options += secured.result()
     # Servers that were started here go with all that is in them.
     ours = kafka is not None and pulsar is not None and not os.environ.get("POK_BOOTSTRAP")
     return [*given, *options, *(["--keep"] if ours else [])]
+
+
+def _release_to_start(arguments: Sequence[str]) -> tuple[PulsarRelease | None, list[str]]:
+    """The release to start, None for a Pulsar that is named by its address, and the arguments without a version."""
+    value = _value_of("--pulsar", arguments)
+    if value is not None and "://" in value:
+        return None, list(arguments)
+    release, rest, left = PULSAR_4, [], iter(arguments)
+    for argument in left:
+        name, is_pair, version = argument.partition("=")
+        if name == "--pulsar":
+            release = release_of(version if is_pair else next(left, ""))
+        else:
+            rest.append(argument)
+    return release, rest
 
 
 @contextmanager
@@ -87,11 +115,11 @@ def _value_of(option: str, arguments: Sequence[str]) -> str | None:
     return found
 
 
-def _secured(stack: ExitStack, *, started_here: bool) -> list[str]:
-    """The argument that names the secured clusters, or says why there are none."""
-    if not started_here:
+def _secured(stack: ExitStack, release: PulsarRelease | None) -> list[str]:
+    """The argument that names the secured clusters, or says why there are none: without a release none is started."""
+    if release is None:
         return ["--not-secured", "secured clusters are started only beside a Pulsar and a Kafka of `make compat`'s own"]
     try:
-        return ["--secured", str(stack.enter_context(secured_clusters()))]
+        return ["--secured", str(stack.enter_context(secured_clusters(release)))]
     except (PulsarStandaloneError, EmbeddedBrokerError) as error:
         return ["--not-secured", f"the secured clusters cannot be started: {' '.join(str(error).split())}"]

@@ -244,14 +244,22 @@ class PulsarRest:
     def _partitions(self, topic: str) -> int:
         return int(self._ask("GET", f"{_path(topic)}/partitions")["partitions"])
 
+    def version(self) -> str:
+        """The version of the broker, such as "4.0.7"."""
+        return self._reply("GET", "/brokers/version").decode()  # it is no JSON
+
     def _ask(self, method: str, path: str, body: object | None = None) -> Any:
+        text = self._reply(method, path, body)
+        return json.loads(text) if text else None
+
+    def _reply(self, method: str, path: str, body: object | None = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - the address was given by whoever runs us
             self._root + path, data, self._headers, method=method
         )
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
-                text = answer.read()
+                return bytes(answer.read())
         except urllib.error.HTTPError as refusal:
             words = f"{method} {path}: {refusal.code} {refusal.read()[:200]!r}"
             if refusal.code == _NOT_FOUND:
@@ -259,7 +267,6 @@ class PulsarRest:
             raise (AdminRefused if refusal.code < _FIRST_SERVER_ERROR else AdminError)(words) from refusal
         except OSError as error:
             raise AdminError(f"{method} {self._root}{path}: {error}") from error
-        return json.loads(text) if text else None
 
 
 @contextmanager

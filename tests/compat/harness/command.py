@@ -142,7 +142,7 @@ def run(
     require_listener(settings.bootstrap)
     chosen, known = _scenarios(scenario, scenarios)
     try:
-        explanations = read_differences(differences or OURS, of_gateway=bool(clusters.gateway))
+        explained = read_differences(differences or OURS)
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error
@@ -154,9 +154,11 @@ def run(
     session = Session(*targets, tuple(scenarios or ()), jobs, with_rights, pulsar_jars or known_jars())
     try:
         session.ask_all()
+        version = session.pulsar_version()
     except NoAnswer as silent:
         raise CommandFailed(str(silent)) from silent
-    report = session.run(chosen, known, explanations, _progress(len(chosen)))
+    explanations = explained.beside(version, of_gateway=bool(clusters.gateway))
+    report = session.run(chosen, known, explanations, _progress(len(chosen)), version)
     files.write(report)
     _show(settings, report)
     if not report.ok:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pulsar_on_kafka.base.toml import tomllib
 from tests.compat.harness.history import Ending, SideResult
@@ -53,6 +54,8 @@ class CompatReport:
     stale: tuple[str, ...] = ()
     pulsar: str = ""
     kafka: str = ""
+    version: str = ""
+    """The version of Pulsar."""
     seconds: float = 0.0
 
     def driven(self) -> Counter[str]:
@@ -130,9 +133,24 @@ class BadDifferences(Exception):
     """A file of explained differences that cannot be used; the message is one line."""
 
 
-def read_differences(file: Path, *, of_gateway: bool = False) -> dict[str, str]:
-    """Reasons by the scenario's name, from a TOML file of `"area.scenario" = "why this difference is wanted"`; those of
-    a gateway stand in its table `gateway`.
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Explained differences: reasons by the scenario's name, for each table of a file; "" is the file itself."""
+
+    tables: Mapping[str, Mapping[str, str]]
+
+    def beside(self, version: str, *, of_gateway: bool = False) -> dict[str, str]:
+        """The reasons beside Pulsar of this version, such as "5.0.1": those of all versions, and those of its own."""
+        side = "gateway" if of_gateway else ""
+        own = f"pulsar-{version.partition('.')[0]}"
+        return {**self.tables.get(side, {}), **self.tables.get(f"{own}.{side}".rstrip("."), {})}
+
+
+def read_differences(file: Path) -> Differences:
+    """Reasons from a TOML file of `"area.scenario" = "why this difference is wanted"`.
+
+    Those of a gateway stand in its table `gateway`. Those beside Pulsar 5 alone stand in the tables `pulsar-5` and
+    `pulsar-5.gateway`, and those beside another major version in tables of its name.
 
     Raises:
         BadDifferences: the file is not there, is no TOML, or holds something else than reasons.
@@ -143,10 +161,22 @@ def read_differences(file: Path, *, of_gateway: bool = False) -> dict[str, str]:
         raise BadDifferences(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BadDifferences(f"{file} is no TOML: {error}") from error
-    gateways = found.pop("gateway", {})
-    if not isinstance(gateways, dict):
-        raise BadDifferences(f"{file}: expected gateway to be a table of reasons, got {gateways!r:.60}")
-    for name, reason in (*found.items(), *gateways.items()):
-        if not isinstance(reason, str) or not reason.strip():
-            raise BadDifferences(f'{file}: expected "{name}" = "a reason", got {reason!r:.60}')
-    return dict(gateways if of_gateway else found)
+    tables = {"": found, **_taken_out(file, found, "gateway")}
+    for name in [name for name in found if re.fullmatch(r"pulsar-\d+", name)]:
+        tables |= _taken_out(file, found, name)
+        tables |= {f"{name}.{inner}": table for inner, table in _taken_out(file, tables[name], "gateway").items()}
+    for table in tables.values():
+        for name, reason in table.items():
+            if not isinstance(reason, str) or not reason.strip():
+                raise BadDifferences(f'{file}: expected "{name}" = "a reason", got {reason!r:.60}')
+    return Differences(tables)
+
+
+def _taken_out(file: Path, tables: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    """The table of this name by its name, if there is one; it is no longer in `tables`."""
+    if name not in tables:
+        return {}
+    table = tables.pop(name)
+    if not isinstance(table, dict):
+        raise BadDifferences(f"{file}: expected {name} to be a table of reasons, got {table!r:.60}")
+    return {name: table}

@@ -1,5 +1,8 @@
 """Recorded histories: what a real Pulsar did in each scenario, as JSON, one file an area.
 
+Those of Pulsar 4.0.7 are whole. Those of a later release are in a folder of its own, and are only of scenarios in which
+it did something else than 4.0.7.
+
 An event is a line of its file, and scenarios are sorted, so that a change of one fact is a change of one line.
 """
 
@@ -16,6 +19,9 @@ from tests.compat.harness.scenario import Scenario
 
 HISTORIES: Final = Path(__file__).parents[1] / "histories"
 HOW_TO_RECORD: Final = "make compat ARGS=\"--record --scenario '{}'\""
+
+
+OF_PULSAR_5: Final = HISTORIES / "pulsar-5"
 
 
 class BadHistories(Exception):
@@ -71,6 +77,27 @@ def write_histories(
             file.unlink()
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")
+
+
+def write_differing(
+    results: Mapping[str, SideResult],
+    known: Mapping[str, Scenario],
+    made_by: Mapping[str, str],
+    folder: Path,
+    whole: Path = HISTORIES,
+) -> list[str]:
+    """The same for a later release: of the results those that differ from the histories in `whole`; gives their names.
+
+    Raises:
+        BadHistories: as `write_histories`.
+    """
+    before = read_histories(whole)
+    differing = {
+        name: result for name, result in results.items() if name not in before or result.lines() != before[name].lines()
+    }
+    kept_or_differing = {name: each for name, each in known.items() if name not in results or name in differing}
+    write_histories(differing, kept_or_differing, made_by, folder)
+    return sorted(differing)
 
 
 def unmatched(histories: Mapping[str, SideResult], known: Mapping[str, Scenario]) -> list[str]:

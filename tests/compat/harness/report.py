@@ -42,10 +42,14 @@ def show_report(report: CompatReport, console: Console) -> None:
             _show_difference(found, console)
     console.print(_table(report))
     driven = ", ".join(f"{count} {client}" for client, count in report.driven().most_common())
-    console.print(Text(f"Pulsar was driven by: {driven or 'nothing'} (scenarios)", style="dim"))
+    console.print(Text(f"{_pulsar(report)} was driven by: {driven or 'nothing'} (scenarios)", style="dim"))
     for line in report.stale:
         console.print(Text(f"stale explanation: {line}", style="yellow"))
     console.print(Text(summary(report), style="green" if report.ok else "bold red"))
+
+
+def _pulsar(report: CompatReport) -> str:
+    return f"Pulsar {report.version}".rstrip()
 
 
 def summary(report: CompatReport) -> str:
@@ -108,6 +112,7 @@ def json_report(report: CompatReport) -> dict[str, Any]:
     """
     return {
         "pulsar": report.pulsar,
+        "pulsar_version": report.version,
         "kafka": report.kafka,
         "seconds": round(report.seconds, 1),
         "ok": report.ok,
@@ -163,6 +168,8 @@ def junit_xml(report: CompatReport) -> str:
             errors="0",
             skipped=str(counts[ScenarioVerdict.NOT_SUPPORTED] + counts[ScenarioVerdict.NOT_PLAYED]),
         )
+        properties = ET.SubElement(suite, "properties")
+        ET.SubElement(properties, "property", name="pulsar version", value=_clean(report.version))
         for found in report.comparisons:
             if found.scenario.area == area:
                 _junit_case(suite, found)
@@ -219,7 +226,10 @@ def html_page(report: CompatReport) -> str:
             f"<title>Compatibility</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
             "<h1>Compatibility with Pulsar</h1>",
             f"<p>{escape(summary(report))}</p>",
-            f"<p>Pulsar: <code>{escape(report.pulsar)}</code>, Kafka: <code>{escape(report.kafka)}</code></p>",
+            (
+                f"<p>{escape(_pulsar(report))}: <code>{escape(report.pulsar)}</code>, "
+                f"Kafka: <code>{escape(report.kafka)}</code></p>"
+            ),
             *(f"<p>Stale explanation: {escape(line)}</p>" for line in report.stale),
             _html_table(report),
             *(_html_area(report, area) for area in report.areas()),

@@ -24,7 +24,7 @@ import msgspec
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.kafka.connecting import connection_failure
-from tests.compat.harness.admin import Admin, AdminError, LayerAdmin
+from tests.compat.harness.admin import Admin, AdminError, LayerAdmin, PulsarRest
 from tests.compat.harness.compare import Comparison, CompatReport, compare, stale_explanations
 from tests.compat.harness.driver import Target, administrator
 from tests.compat.harness.history import Ending, Side, SideResult, read_result
@@ -88,6 +88,13 @@ class Session:
                 at = f"{_NAMES[target.side]} at {target.admin_url or target.url}"
                 raise NoAnswer(f"{at} does not list {target.namespace}: {failure}") from failure
 
+    def pulsar_version(self) -> str:
+        """Raises NoAnswer: its REST API does not say."""
+        try:
+            return PulsarRest(self.pulsar.admin_url).version()
+        except AdminError as failure:
+            raise NoAnswer(f"Pulsar at {self.pulsar.admin_url} does not say its version: {failure}") from failure
+
     def _targets(self) -> Sequence[Target]:
         return (self.pulsar, self.kafka, *(() if isinstance(self.secured, str) else self.secured))
 
@@ -114,8 +121,9 @@ class Session:
         known: Mapping[str, Scenario],
         explanations: Mapping[str, str],
         progress: Callable[[Comparison], None] = lambda _: None,
+        version: str = "",
     ) -> CompatReport:
-        """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
+        """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished. `version` is Pulsar's."""
         started = _CLOCK.monotonic()
         run_id = f"compat-{secrets.token_hex(4)}"
         try:
@@ -138,6 +146,7 @@ class Session:
             stale_explanations(explanations, known, comparisons),
             self.pulsar.url,
             self.kafka.gateway or self.kafka.url,
+            version,
             _CLOCK.monotonic() - started,
         )
 

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.harness.compare import ScenarioVerdict, compare
+from tests.compat.harness.compare import OURS, ScenarioVerdict, compare, read_differences
 from tests.compat.harness.history import Ending, Event, SideResult
-from tests.compat.harness.recorded import BadHistories, read_histories, unmatched, write_histories
+from tests.compat.harness.recorded import (
+    OF_PULSAR_5,
+    BadHistories,
+    read_histories,
+    unmatched,
+    write_differing,
+    write_histories,
+)
 from tests.compat.harness.scenario import built_in
 from tests.compat.replay import long_ones, soak_ones
 from tests.unit.compat.histories import a_scenario, did
@@ -19,6 +26,18 @@ KNOWN = {name: a_scenario(name) for name in ("acks.single", "acks.none", "seek: 
 
 def test_each_scenario_has_a_recorded_history_and_each_history_a_scenario() -> None:
     assert unmatched(read_histories(), built_in()) == []
+
+
+def test_the_histories_of_pulsar_5_are_those_that_differ() -> None:
+    whole, of_5 = read_histories(), read_histories(OF_PULSAR_5)
+    assert of_5.keys() <= whole.keys()
+    assert [name for name, found in of_5.items() if found.lines() == whole[name].lines()] == []
+
+
+def test_a_difference_beside_one_release_is_of_a_scenario_in_which_the_releases_differ() -> None:
+    tables = read_differences(OURS).tables
+    of_one = {name for title, table in tables.items() if title.startswith("pulsar-") for name in table}
+    assert of_one <= read_histories(OF_PULSAR_5).keys()
 
 
 @pytest.mark.parametrize("side", ["sdk", "gateway"])
@@ -90,6 +109,21 @@ def test_what_is_not_recorded(
     with pytest.raises(BadHistories, match=words):
         write_histories(results, KNOWN, made_by, tmp_path)
     assert read_histories(tmp_path) == before
+
+
+def test_of_a_later_release_only_what_differs_is_written(tmp_path: Path) -> None:
+    whole, later = tmp_path / "whole", tmp_path / "later"
+    before = {"acks.single": did("a"), "acks.none": did("b"), "seek: far.end": did("c")}
+    write_histories(before, KNOWN, MADE_BY, whole)
+    made_by = {"pulsar": "5.0.1"}
+    changed = {"acks.single": did("a", "more"), "acks.none": did("other")}
+    assert write_differing({**before, **changed}, KNOWN, made_by, later, whole) == ["acks.none", "acks.single"]
+    assert {name: found.lines() for name, found in read_histories(later).items()} == {
+        "acks.single": ["a: 0", "more: 1"],
+        "acks.none": ["other: 0"],
+    }
+    assert write_differing({"acks.none": did("b")}, KNOWN, made_by, later, whole) == []
+    assert sorted(read_histories(later)) == ["acks.single"]
 
 
 def test_areas_of_one_file_name_are_refused(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def test_junit_is_xml_with_a_case_for_each_scenario() -> None:
     assert suites["compat.seek"].get("tests") == "4"
     assert suites["compat.seek"].get("failures") == "1"
     assert suites["compat.seek"].get("skipped") == "2"
+    assert [found.get("value") for found in root.findall("./testsuite/properties/property")] == ["5.0.1", "5.0.1"]
 
 
 class _Balance(HTMLParser):
@@ -67,11 +68,13 @@ def test_html_is_balanced_and_escaped_and_needs_nothing_else() -> None:
     assert "readers" in parser.text
     assert "stale" in page.lower()
     assert "Pulsar by java + rest" in parser.text
+    assert "Pulsar 5.0.1: pulsar://p" in parser.text
 
 
 def test_json_holds_histories_and_counts() -> None:
     found = json.loads(json.dumps(json_report(every_verdict())))
     assert found["counts"] == {"agree": 1, "differ": 2, "explained": 1, "not supported": 1, "not played": 1}
+    assert (found["pulsar"], found["pulsar_version"]) == ("pulsar://p", "5.0.1")
     assert found["driven_by"] == {"java + rest": 5}
     assert found["scenarios"][0]["pulsar"]["driven_by"] == ["java", "rest"]
     assert found["scenarios"][0]["kafka"]["history"] == [{"what": "a", "value": 0}]
@@ -95,11 +98,19 @@ def test_the_table_shows_areas_differences_and_the_sum() -> None:
 def test_explanations_are_read_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "differences.toml"
     file.write_text('"acks.single" = "because"\n', encoding="utf-8")
-    assert read_differences(file) == {"acks.single": "because"}
-    file.write_text('"acks.single" = "because"\n[gateway]\n"seek.end" = "there"\n', encoding="utf-8")
-    assert read_differences(file) == {"acks.single": "because"}
-    assert read_differences(file, of_gateway=True) == {"seek.end": "there"}
-    for bad in ('"a" = 3', '"a" = " "', "no toml", "gateway = 3", "[gateway]\na = 3"):
+    assert read_differences(file).beside("4.0.7") == {"acks.single": "because"}
+    assert read_differences(file).beside("5.0.1", of_gateway=True) == {}
+    everywhere = '"acks.single" = "because"\n[gateway]\n"seek.end" = "there"\n'
+    file.write_text(
+        everywhere + '[pulsar-5]\n"acks.new" = "of 5"\n[pulsar-5.gateway]\n"seek.end" = "there, of 5"\n',
+        encoding="utf-8",
+    )
+    found = read_differences(file)
+    assert found.beside("4.0.7") == {"acks.single": "because"}
+    assert found.beside("4.0.7", of_gateway=True) == {"seek.end": "there"}
+    assert found.beside("5.1.0") == {"acks.single": "because", "acks.new": "of 5"}
+    assert found.beside("5.0.1", of_gateway=True) == {"seek.end": "there, of 5"}
+    for bad in ('"a" = 3', '"a" = " "', "no toml", "gateway = 3", "[gateway]\na = 3", "[pulsar-5]\na = 3", "[other]"):
         file.write_text(bad, encoding="utf-8")
         with pytest.raises(BadDifferences, match=r"differences\.toml"):
             read_differences(file)
@@ -108,8 +119,7 @@ def test_explanations_are_read_and_checked(tmp_path: Path) -> None:
 
 
 def test_our_explanations_are_of_scenarios_that_exist() -> None:
-    assert set(read_differences(OURS)) <= set(load())
-    assert set(read_differences(OURS, of_gateway=True)) <= set(load())
+    assert {name for table in read_differences(OURS).tables.values() for name in table} <= set(load())
 
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:

@@ -28,6 +28,12 @@ def test_what_is_named_is_not_started() -> None:
         assert start_servers(stack, named) == named
 
 
+def test_an_unknown_version_is_not_started() -> None:
+    for arguments in (["--pulsar", "3.0"], ["--pulsar=6"], ["--pulsar"]):
+        with ExitStack() as stack, pytest.raises(PulsarStandaloneError, match="expected a version of Pulsar"):
+            start_servers(stack, arguments)
+
+
 def test_beside_clusters_of_others_the_secured_ones_are_not_started() -> None:
     with ExitStack() as stack:
         given = start_servers(stack, ["--pulsar", "pulsar://p:6650", "--kafka", "kafka://k:9092"])
