@@ -15,6 +15,9 @@ class Traffic:
     are numbers a second in the last whole interval (60 s), 0 in the first: messages, bytes, and of a consumer
     redelivered messages, and acknowledgements. `blocked`: it holds its maximum of unacknowledged messages. `client` is
     the client's own description of its kind and version.
+
+    The times (Unix ms, 0: never) are those of a consumer: its first and last messages, its last acknowledgement, and
+    its first and last permits.
     """
 
     messages: Count
@@ -27,3 +30,8 @@ class Traffic:
     address: str = ""
     blocked: bool = False
     client: str = ""
+    first_delivered_ms: Count = 0
+    last_delivered_ms: Count = 0
+    last_acked_ms: Count = 0
+    first_flow_ms: Count = 0
+    last_flow_ms: Count = 0

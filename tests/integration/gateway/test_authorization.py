@@ -89,7 +89,8 @@ def site(admin: AdminClient, unique: Unique, tmp_path: Path) -> Iterator[Site]:
     admin.grant_permission(namespace, PRODUCER, ["produce"])
     admin.grant_permission(namespace, CONSUMER, ["consume"])
     admin.grant_topic_permission(f"persistent://{namespace}/orders", OF_TOPIC, ["produce", "consume"])
-    access = GatewayAccess(TokenKey.secret(str(key)), super_users=frozenset({ROOT}), authorization=True)
+    key_of_tokens = TokenKey.secret(str(key))
+    access = GatewayAccess(key_of_tokens, super_users=frozenset({ROOT}), authorization=True, anonymous_role=CONSUMER)
     settings = GatewaySettings(port=0, access=access, fleet=unique())
     gateway = Gateway(admin.node, settings)
     try:
@@ -194,6 +195,18 @@ def test_an_official_client_gets_pulsar_s_exception(site: Site) -> None:
                 else:
                     with pytest.raises(pulsar.AuthorizationError):
                         attempt(client)
+
+
+def test_a_client_without_a_token_has_the_anonymous_role(site: Site) -> None:
+    subscribe = {"topic": site.topic, "subscription": "s", "subType": 1, "consumer_id": 1, "request_id": 1}
+    with Wire(site.gateway) as wire:
+        assert wire.connect()[0] is Type.CONNECTED
+        assert _error_of(wire.ask(Type.SUBSCRIBE, durable=True, **subscribe)) is None
+        refused = _error_of(wire.ask(Type.PRODUCER, topic=site.topic, producer_id=1, request_id=2))
+        assert refused == (ServerError.AUTHORIZATION, "Client is not authorized to Produce")
+    topics = f"{site.rest.url()}/admin/v2/namespaces/{site.namespace}/topics"
+    assert requests.get(topics, timeout=60).json() == [site.topic]
+    assert requests.delete(f"{site.rest.url()}/admin/v2/namespaces/{site.namespace}", timeout=60).status_code == 403
 
 
 ROUTES: Final[tuple[tuple[str, str, object, set[str], str], ...]] = (

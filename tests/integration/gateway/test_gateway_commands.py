@@ -98,6 +98,7 @@ def test_nobody_else_imports_its_libraries() -> None:
         (["--tls-key", "a"], "it goes with --tls-certificate"),
         (["--super-user", "me"], "no client logs in"),
         (["--authorization"], "no client logs in"),
+        (["--anonymous-role", "anybody"], "no client logs in"),
         (["--token-secret-key", "/nowhere/key"], "cannot be read"),
     ],
 )

@@ -28,22 +28,23 @@ def test_a_transaction_and_its_participants_are_shown(rest: Rest, kafka_broker: 
         sent = producer.send(b"out", txn=txn)
         consumer.acknowledge(message, txn=txn)
         txn_id = txn.txn_id
-        place = f"{txn_id.most_bits}/{txn_id.least_bits}"
+        shown = f"({txn_id.coordinator},{txn_id.least_bits})"  # as official clients have it
+        place = f"{txn_id.coordinator}/{txn_id.least_bits}"
         full, of_source = (f"persistent://public/default/{name}" for name in (topic, source))
         told = rest.get(f"{HERE}/transactionMetadata/{place}")
-        assert (told["txnId"], told["status"], told["timeoutAt"]) == (str(txn_id), "OPEN", 600_000)
+        assert (told["txnId"], told["status"], told["timeoutAt"]) == (shown, "OPEN", 600_000)
         position = f"{sent.ledger_id()}:{sent.entry_id()}"
         assert told["producedPartitions"] == {full: {"startPosition": position, "aborted": False}}
         assert told["ackedPartitions"] == {of_source: {"s": {"cumulativeAckPosition": None}}}
-        assert told == rest.get(f"{HERE}/slowTransactions/0", coordinatorId=str(txn_id.coordinator))[str(txn_id)]
-        assert str(txn_id) not in rest.get(f"{HERE}/slowTransactions/3600000")
+        assert told == rest.get(f"{HERE}/slowTransactions/0", coordinatorId=str(txn_id.coordinator))[shown]
+        assert shown not in rest.get(f"{HERE}/slowTransactions/3600000")
         stats = rest.get(f"{HERE}/coordinatorStats", coordinatorId=str(txn_id.coordinator))
         assert stats["leastSigBits"] >= txn_id.least_bits
         assert stats["ongoingTxnSize"] >= 1
         assert rest.get(f"{HERE}/coordinatorStats").keys() == {str(each["id"]) for each in _coordinators(rest)}
         in_buffer = f"{HERE}/transactionInBufferStats/public/default/{topic}/{place}"
         assert rest.get(in_buffer) == {"startPosition": position, "aborted": False}
-        rest.refuses(404, str(txn_id), "GET", in_buffer.replace(topic, source))
+        rest.refuses(404, shown, "GET", in_buffer.replace(topic, source))
         pending = f"{HERE}/transactionInPendingAckStats/public/default/{source}/s/{place}"
         assert rest.get(pending) == {"cumulativeAckPosition": None}
         assert rest.get(f"{HERE}/transactionBufferStats/public/default/{topic}")["ongoingTxnSize"] == 1

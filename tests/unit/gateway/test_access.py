@@ -128,5 +128,15 @@ def test_super_users_administer_and_everybody_where_nobody_logs_in(by_secret: Ga
     assert not access.may_administer("billing")
 
 
+def test_a_client_without_a_login_has_the_anonymous_role(by_secret: GatewayAccess) -> None:
+    access = GatewayAccess(by_secret.tokens, super_users=frozenset({"admin"}), anonymous_role="anonymous")
+    for method in ("", "none", "basic", TLS):  # those that are not configured
+        assert access.login(method, b"a:b", _CERTIFICATE) == Login("anonymous")
+    assert not access.may_administer("anonymous")
+    assert access.login(TOKEN, _token(), None).role == "billing"
+    with pytest.raises(AuthenticationError, match="not valid"):
+        access.login(TOKEN, b"a.b.c", None)
+
+
 def test_no_key_is_shown(by_secret: GatewayAccess) -> None:
     assert repr(SECRET) not in repr(by_secret)

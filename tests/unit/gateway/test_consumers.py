@@ -14,6 +14,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     PartitionConsumer,
 )
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
+from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.wire_consumer import SubscriptionConsumer, Wire, WireEndpoint
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage
@@ -32,7 +33,7 @@ TOPIC = "persistent://public/default/orders"
 
 def consumer(lost: list[str], frames: Any = None) -> tuple[SubscriptionConsumer, PartitionAcks]:
     slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
-    meter: Any = SimpleNamespace(acknowledged=0, messages=0, bytes=0)
+    meter = Meter("127.0.0.1:1", lambda: 1_700_000_000_000, now_s=100.0)
     wire = Wire(TOPIC, frames, lambda: lost.append("lost"), 0, OutgoingEntries(), meter)
     endpoint = WireEndpoint("c", 1, wire, DeliveryRules())
     place = SimpleNamespace(node=None, number=0, topic=SimpleNamespace(layout=slot.layout))

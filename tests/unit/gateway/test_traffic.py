@@ -6,7 +6,7 @@ from pulsar_on_kafka.gateway.handlers.rate_meter import Meter, time_text
 
 
 def test_rates_are_those_of_the_last_interval() -> None:
-    meter = Meter("127.0.0.1:1", 1_700_000_000_123, now_s=100.0, client="Pulsar-Java-v4.0.7")
+    meter = Meter("127.0.0.1:1", lambda: 1_700_000_000_123, now_s=100.0, client="Pulsar-Java-v4.0.7")
     meter.messages += 120
     meter.bytes += 6_000
     meter.redelivered += 3
@@ -26,6 +26,21 @@ def test_rates_are_those_of_the_last_interval() -> None:
     meter.note(190.0)
     third = meter.traffic()
     assert (third.messages, third.rate, third.throughput) == (150, 1, 0)
+
+
+def test_a_consumer_s_first_and_last_use_are_noted() -> None:
+    times = iter(range(10, 100))
+    meter = Meter("127.0.0.1:1", lambda: next(times), now_s=100.0)
+    first = meter.traffic()
+    assert (first.first_flow_ms, first.first_delivered_ms, first.last_acked_ms) == (0, 0, 0)
+    for _ in range(2):
+        meter.grant()
+        meter.deliver(3, 700)
+        meter.acknowledge(2)
+    second = meter.traffic()
+    assert (second.messages, second.bytes) == (6, 1_400)
+    assert (second.first_flow_ms, second.last_flow_ms) == (11, 14)
+    assert (second.first_delivered_ms, second.last_delivered_ms, second.last_acked_ms) == (12, 15, 16)
 
 
 def test_times_are_told_as_pulsar_has_them() -> None:

@@ -78,6 +78,14 @@ class GatewayOptions:
             "May be repeated.",
         ),
     ] = None
+    anonymous_role: Annotated[
+        str,
+        typer.Option(
+            "--anonymous-role",
+            metavar="ROLE",
+            help="The role of clients without a token or a certificate. Without it such clients may not connect.",
+        ),
+    ] = ""
     authorization: Annotated[
         bool,
         typer.Option(
@@ -110,16 +118,17 @@ class GatewayOptions:
             tokens = TokenKey.secret(self.token_secret_key)
         elif self.token_public_key:
             tokens = TokenKey.public(self.token_public_key)
-        if self.super_users and not (tokens or self.tls_trust):
-            raise typer.BadParameter(
-                "no client logs in: it requires a key of tokens or --tls-trust", param_hint="--super-user"
-            )
-        if self.authorization and not (tokens or self.tls_trust):
-            raise typer.BadParameter(
-                "no client logs in: it requires a key of tokens or --tls-trust", param_hint="--authorization"
-            )
+        for option, is_given in (
+            ("--super-user", bool(self.super_users)),
+            ("--authorization", self.authorization),
+            ("--anonymous-role", bool(self.anonymous_role)),
+        ):
+            if is_given and not (tokens or self.tls_trust):
+                raise typer.BadParameter(
+                    "no client logs in: it requires a key of tokens or --tls-trust", param_hint=option
+                )
         users = frozenset(self.super_users or ())
-        access = GatewayAccess(tokens, bool(self.tls_trust), users, self.authorization)
+        access = GatewayAccess(tokens, bool(self.tls_trust), users, self.authorization, self.anonymous_role)
         return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Final
 
@@ -13,11 +14,17 @@ INTERVAL_S: Final = 60.0
 
 class Meter:
     """Each count is increased by one thread. Rates are those of the last interval that the gateway noted, as those of
-    Pulsar's `Rate`. Memory: four counts, present and noted."""
+    Pulsar's `Rate`. Memory: four counts, present and noted, and five times."""
 
     __slots__ = (
+        "_first_delivered_ms",
+        "_first_flow_ms",
+        "_last_acked_ms",
+        "_last_delivered_ms",
+        "_last_flow_ms",
         "_noted",
         "_noted_s",
+        "_now_ms",
         "_rates",
         "acknowledged",
         "address",
@@ -28,11 +35,14 @@ class Meter:
         "since_ms",
     )
 
-    def __init__(self, address: str, since_ms: int, now_s: float, client: str = "") -> None:
-        """`client`: its kind and version, by its own words."""
+    def __init__(self, address: str, now_ms: Callable[[], int], now_s: float, client: str = "") -> None:
+        """`now_ms` returns the Unix time. `client`: its kind and version, by its own words."""
         self.address = address
         self.client = client
-        self.since_ms = since_ms
+        self._now_ms = now_ms
+        self.since_ms = now_ms()
+        self._first_delivered_ms = self._last_delivered_ms = self._last_acked_ms = 0
+        self._first_flow_ms = self._last_flow_ms = 0
         self.messages = 0
         self.bytes = 0
         self.redelivered = 0
@@ -43,6 +53,22 @@ class Meter:
 
     def _counts(self) -> tuple[int, int, int, int]:
         return self.messages, self.bytes, self.redelivered, self.acknowledged
+
+    def deliver(self, messages: int, size: int) -> None:
+        """Count messages that are sent to a consumer."""
+        self.messages += messages
+        self.bytes += size
+        self._last_delivered_ms = self._now_ms()
+        self._first_delivered_ms = self._first_delivered_ms or self._last_delivered_ms
+
+    def acknowledge(self, messages: int) -> None:
+        self.acknowledged += messages
+        self._last_acked_ms = self._now_ms()
+
+    def grant(self) -> None:
+        """Note that the consumer's client granted permits."""
+        self._last_flow_ms = self._now_ms()
+        self._first_flow_ms = self._first_flow_ms or self._last_flow_ms
 
     def note(self, now_s: float) -> None:
         """Note the end of an interval. One of no length is ignored."""
@@ -55,7 +81,11 @@ class Meter:
             self._noted, self._noted_s = counts, now_s
 
     def traffic(self, *, blocked: bool = False) -> Traffic:
-        return Traffic(self.messages, self.bytes, *self._rates, self.since_ms, self.address, blocked, self.client)
+        return Traffic(
+            self.messages, self.bytes, *self._rates, self.since_ms, self.address, blocked, self.client,
+            self._first_delivered_ms, self._last_delivered_ms, self._last_acked_ms,
+            self._first_flow_ms, self._last_flow_ms,
+        )  # fmt: skip
 
 
 def time_text(unix_ms: int) -> str:

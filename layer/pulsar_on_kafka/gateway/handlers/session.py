@@ -86,7 +86,7 @@ class ClientSession:
 
     def meter(self) -> Meter:
         clock = self.context.node.clock
-        return Meter(self.name, clock.known_now_ms(), clock.monotonic(), self.version)
+        return Meter(self.name, clock.known_now_ms, clock.monotonic(), self.version)
 
     @property
     def transactions(self) -> RoleTransactions:

@@ -66,9 +66,14 @@ _COORDINATOR_BITS: Final = 48
 in the high bits. Source: MLTransactionMetadataStore, TransactionCoordinatorClientImpl."""
 
 
+def txn_of_client(coordinator: int, least_bits: int) -> TxnId:
+    """The transaction with these halves of its id at official clients. Raises InvalidOption: there is none."""
+    return TxnId(coordinator << _COORDINATOR_BITS, least_bits)
+
+
 def txn_of(command: TxnCommand) -> TxnId:
     """The transaction that a command names."""
-    return TxnId(command.txnid_most_bits << _COORDINATOR_BITS, command.txnid_least_bits)
+    return txn_of_client(command.txnid_most_bits, command.txnid_least_bits)
 
 
 def _txn_fields(txn: TxnId) -> dict[str, int]:
@@ -79,7 +84,7 @@ def _txn_fields(txn: TxnId) -> dict[str, int]:
 def txn_of_metadata(metadata: PulsarMetadata) -> TxnId | None:
     if metadata.txn_most is None or metadata.txn_least is None:
         return None
-    return TxnId(metadata.txn_most << _COORDINATOR_BITS, metadata.txn_least)
+    return txn_of_client(metadata.txn_most, metadata.txn_least)
 
 
 class GatewayTransactions:

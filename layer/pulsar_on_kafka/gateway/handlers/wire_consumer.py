@@ -153,6 +153,7 @@ class WireEndpoint(Endpoint):
 
     def grant(self, permits: int) -> None:
         self._granted += permits
+        self.meter.grant()
         self.wake_member()
 
     def permits(self) -> int:
@@ -193,8 +194,8 @@ class WireEndpoint(Endpoint):
             messages += each.messages
         self._taken += messages
         self.delivered += messages
-        self.meter.messages += messages
-        self.meter.bytes += sum(map(len, frames))
+        if messages:
+            self.meter.deliver(messages, sum(map(len, frames)))
         self._frames.send(frames)
 
     def traffic(self) -> Traffic:
@@ -424,7 +425,7 @@ class SubscriptionConsumer:
         cumulative = ack_type == _CUMULATIVE
         if cumulative:
             self._check_cumulative()
-        self.endpoint.meter.acknowledged += len(ids)
+        self.endpoint.meter.acknowledge(len(ids))
         sizes, number, offset_of = self.endpoint.sizes, self._place.number, self._layout.kafka_offset
         for each in ids:
             offset, ack_set = offset_of(number, each.ledgerId, each.entryId), each.ack_set

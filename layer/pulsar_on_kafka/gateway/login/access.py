@@ -103,12 +103,15 @@ class GatewayAccess:
         super_users: roles that may administer. Without logins, every client may.
         authorization: other roles may do only what they were granted (`Authorization`). Otherwise each role that may
             connect may produce and consume everything.
+        anonymous_role: the role of clients without a login by a token or a certificate; '': they may not connect.
+            Source: Pulsar's `anonymousUserRole`.
     """
 
     tokens: TokenKey | None = None
     certificates: bool = False
     super_users: frozenset[str] = frozenset()
     authorization: bool = False
+    anonymous_role: str = ""
 
     @property
     def requires_login(self) -> bool:
@@ -128,6 +131,8 @@ class GatewayAccess:
             return self.tokens.login(data)
         if method == TLS and self.certificates:
             return Login(_common_name(certificate or {}))
+        if self.anonymous_role:  # as in Pulsar, also by a method that is not configured here
+            return Login(self.anonymous_role)
         ways = " or ".join(
             name for name, there in ((TOKEN, self.tokens is not None), (TLS, self.certificates)) if there
         )

@@ -8,6 +8,7 @@ from pulsar_on_kafka.admin import EntryTransaction, StoredEntry
 from pulsar_on_kafka.gateway.handlers.entry_encoder import decoded_entry
 from pulsar_on_kafka.gateway.rest.cursors import check_one_partition, check_persistent, place_of
 from pulsar_on_kafka.gateway.rest.entry_headers import flag, metadata_headers
+from pulsar_on_kafka.gateway.rest.positions import EntryPosition
 from pulsar_on_kafka.gateway.rest.request import Binary, RestError, RestRequest
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
@@ -96,8 +97,8 @@ def analyze(request: RestRequest) -> dict[str, Any]:
         "filterRejectedMessages": 0,
         "filterRescheduledMessages": 0,
         "aborted": not found.complete,
-        "firstMessageId": None if found.first is None else _position_text(found.first),
-        "lastMessageId": None if found.last is None else _position_text(found.last),
+        "firstMessageId": None if found.first is None else str(EntryPosition.of(found.first)),
+        "lastMessageId": None if found.last is None else str(EntryPosition.of(found.last)),
     }
 
 
@@ -111,10 +112,6 @@ def _id(found: NativeMessageId) -> dict[str, int]:
     }
 
 
-def _position_text(found: NativeMessageId) -> str:
-    return f"{found.ledger_id()}:{found.entry_id()}"
-
-
 def _reply(entry: StoredEntry | None) -> Binary:
     """The payload, decompressed unless it is encrypted or one chunk of several. Source: PersistentTopicsBase
     .generateResponseWithEntry, 4.0.7. Raises RestError: there is no entry."""
@@ -122,7 +119,7 @@ def _reply(entry: StoredEntry | None) -> Binary:
         raise RestError(404, "Message not found")
     metadata, payload = decoded_entry(entry.record)
     headers = [
-        ("X-Pulsar-Message-ID", _position_text(entry.message_id)),
+        ("X-Pulsar-Message-ID", str(EntryPosition.of(entry.message_id))),
         *metadata_headers(metadata, len(payload)),
         ("X-Pulsar-txn-aborted", flag(entry.transaction is EntryTransaction.ABORTED)),
         ("X-Pulsar-txn-uncommitted", flag(entry.transaction is EntryTransaction.OPEN)),

@@ -12,12 +12,9 @@ from typing import Any
 from pulsar_on_kafka.admin import AdminClient, LedgerInfo, PartitionCursor
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.rest.cursors import check_persistent
+from pulsar_on_kafka.gateway.rest.positions import EntryPosition
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
-from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-
-_Position = tuple[int, int]
-"""Ledger id and entry id; entry -1 lies before the ledger's first one."""
 
 
 def stats(request: RestRequest) -> dict[str, Any]:
@@ -94,7 +91,7 @@ class _TopicInternals:
             "totalSize": sum(each.size for each in ledgers),
             "currentLedgerEntries": last.entries,
             "currentLedgerSize": last.size,
-            "lastConfirmedEntry": _text(_position_of(self._topic.layout, partition, end - 1)),
+            "lastConfirmedEntry": str(EntryPosition.at(self._topic.layout, partition, end - 1)),
             "state": "Terminated" if partition in self._topic.terminated else "LedgerOpened",
             "ledgers": [
                 {
@@ -128,9 +125,9 @@ class _TopicInternals:
             "cursors": {
                 name: {
                     "version": 0,
-                    "markDelete": _parts(_of_cursor(cursor, cursor.mark_delete)),
+                    "markDelete": _of_cursor(cursor, cursor.mark_delete).parts(),
                     "individualDeletedMessages": [
-                        {"from": _parts(low), "to": _parts(high)} for low, high in _ranges(cursor)
+                        {"from": low.parts(), "to": high.parts()} for low, high in _ranges(cursor)
                     ],
                 }
                 for name, cursor in self._cursors.get(partition, {}).items()
@@ -140,13 +137,13 @@ class _TopicInternals:
 
 def _cursor(cursor: PartitionCursor, *, active: bool) -> dict[str, Any]:
     ranges = list(_ranges(cursor))
-    batches = {_text(_of_cursor(cursor, offset)): indexes for offset, indexes in cursor.acknowledged_in_batches()}
-    read = {} if active else {"readPosition": _text(_of_cursor(cursor, cursor.mark_delete + 1))}
+    batches = {str(_of_cursor(cursor, offset)): indexes for offset, indexes in cursor.acknowledged_in_batches()}
+    read = {} if active else {"readPosition": str(_of_cursor(cursor, cursor.mark_delete + 1))}
     return {
-        "markDeletePosition": _text(_of_cursor(cursor, cursor.mark_delete)),
+        "markDeletePosition": str(_of_cursor(cursor, cursor.mark_delete)),
         **read,
         "messagesConsumedCounter": cursor.end - cursor.backlog,
-        "individuallyDeletedMessages": f"[{','.join(f'({_text(low)}..{_text(high)}]' for low, high in ranges)}]",
+        "individuallyDeletedMessages": f"[{','.join(f'({low}..{high}]' for low, high in ranges)}]",
         "batchDeletedIndexes": batches,
         "state": "Open",
         "active": active,
@@ -155,28 +152,15 @@ def _cursor(cursor: PartitionCursor, *, active: bool) -> dict[str, Any]:
     }
 
 
-def _ranges(cursor: PartitionCursor) -> Iterator[tuple[_Position, _Position]]:
+def _ranges(cursor: PartitionCursor) -> Iterator[tuple[EntryPosition, EntryPosition]]:
     """The individually acknowledged ranges, as in Pulsar: open below, closed above, each within one ledger."""
     for first, last in cursor.acknowledged_ranges():
         while first <= last:
             ledger, entry = _of_cursor(cursor, first)
             upto = min(last, first - entry + cursor.entries_per_ledger - 1)
-            yield (ledger, entry - 1), (ledger, entry + upto - first)
+            yield EntryPosition(ledger, entry - 1), EntryPosition(ledger, entry + upto - first)
             first = upto + 1
 
 
-def _of_cursor(cursor: PartitionCursor, offset: int) -> _Position:
-    return _position_of(cursor.layout, cursor.partition, offset)
-
-
-def _position_of(layout: LedgerLayout, partition: int, offset: int) -> _Position:
-    """The position of an offset; of -1, the one before the first entry."""
-    return layout.position(partition, offset) if offset >= 0 else (layout.ledger_id(partition, 0), -1)
-
-
-def _parts(position: _Position) -> dict[str, int]:
-    return {"ledgerId": position[0], "entryId": position[1]}
-
-
-def _text(position: _Position) -> str:
-    return f"{position[0]}:{position[1]}"
+def _of_cursor(cursor: PartitionCursor, offset: int) -> EntryPosition:
+    return EntryPosition.at(cursor.layout, cursor.partition, offset)

@@ -1,15 +1,18 @@
 """Transactions over REST: Pulsar's `admin/v3/transactions`. Times are Unix times in milliseconds.
 
 Fields about a coordinator's recovery are 0, as on a broker that has not recovered one: any gateway reads its state.
+Ids are those of official clients: the most significant half is the coordinator's number.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pulsar_on_kafka.admin import CoordinatorStats, TransactionInfo
+from pulsar_on_kafka.admin import CoordinatorStats, TransactionInBuffer, TransactionInPendingAck
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.transactions.records.inspection import BufferedState
+from pulsar_on_kafka.gateway.handlers.transactions import txn_of_client
+from pulsar_on_kafka.gateway.rest.positions import EntryPosition
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -61,7 +64,7 @@ def slow_transactions(request: RestRequest) -> dict[str, Any]:
     if not timeout_ms.isdecimal():
         raise RestError(400, f"expected milliseconds, got {timeout_ms!r:.60}")
     found = request.admin.get_slow_transactions(int(timeout_ms), coordinator)
-    return {str(each.id): _metadata(request, each.id) for each in found}
+    return {_shown(each.id): _metadata(request, each.id) for each in found}
 
 
 def abort(request: RestRequest) -> None:
@@ -73,9 +76,8 @@ def in_buffer(request: RestRequest) -> dict[str, Any]:
     txn, name = _txn(request), TopicName.parse(request.topic)
     for each in request.admin.list_transactions_in_buffer(str(name.base)):
         if each.txn == txn and name.partition in (-1, each.partition):
-            position = None if each.lower_bound is None else _position(request, each.partition, each.lower_bound)
-            return {"startPosition": position, "aborted": each.on_record is BufferedState.ABORTED}
-    raise RestError(404, f"transaction {txn} has nothing in the buffer of topic {name}")
+            return _Participants(request).buffered(each)
+    raise RestError(404, f"transaction {_shown(txn)} has nothing in the buffer of topic {name}")
 
 
 def in_pending_ack(request: RestRequest) -> dict[str, Any]:
@@ -83,9 +85,8 @@ def in_pending_ack(request: RestRequest) -> dict[str, Any]:
     txn, name, subscription = _txn(request), TopicName.parse(request.topic), request.names["subscription"]
     for each in request.admin.list_transactions_in_pending_ack(str(name.base), subscription):
         if each.txn == txn and name.partition in (-1, each.partition):
-            last = each.cumulative
-            return {"cumulativeAckPosition": None if last is None else _position(request, each.partition, last)}
-    raise RestError(404, f"transaction {txn} holds nothing of subscription {subscription} of topic {name}")
+            return _Participants(request).held(each)
+    raise RestError(404, f"transaction {_shown(txn)} holds nothing of subscription {subscription} of topic {name}")
 
 
 def buffer_stats(request: RestRequest) -> dict[str, Any]:
@@ -110,68 +111,64 @@ def pending_ack_stats(request: RestRequest) -> dict[str, Any]:
 
 
 def _txn(request: RestRequest) -> TxnId:
-    """Raises RestError: the route has no two numbers."""
+    """Raises RestError: the route has no two numbers, or the first one is no coordinator's."""
     most, least = request.names["most"], request.names["least"]
     if not (most.isdecimal() and least.isdecimal()):
         raise RestError(400, f"expected the two numbers of a transaction's id, got {most!r:.30} and {least!r:.30}")
-    return TxnId(int(most), int(least))
+    return txn_of_client(int(most), int(least))
+
+
+def _shown(txn: TxnId) -> str:
+    return f"({txn.coordinator},{txn.least_bits})"
 
 
 def _metadata(request: RestRequest, txn: TxnId) -> dict[str, Any]:
-    found = request.admin.get_transaction_metadata(txn)
-    names = _Names(request, found.info)
+    found, participants = request.admin.get_transaction_metadata(txn), _Participants(request)
     acked: dict[str, dict[str, Any]] = {}
     for each in found.pending_acks:
-        last = each.cumulative
-        position = None if last is None else names.position(each.topic, each.partition, last)
-        of_topic = acked.setdefault(names.partition(each.topic, each.partition), {})
-        of_topic[each.subscription] = {"cumulativeAckPosition": position}
+        acked.setdefault(participants.name(each), {})[each.subscription] = participants.held(each)
     return {
-        "txnId": str(txn),
+        "txnId": _shown(txn),
         "status": found.info.status.name,
         "openTimestamp": found.info.opened_at_ms,
         "timeoutAt": found.info.timeout_at_ms - found.info.opened_at_ms,
-        "producedPartitions": {
-            names.partition(each.topic, each.partition): {
-                "startPosition": None
-                if each.lower_bound is None
-                else names.position(each.topic, each.partition, each.lower_bound),
-                "aborted": each.on_record is BufferedState.ABORTED,
-            }
-            for each in found.buffers
-        },
+        "producedPartitions": {participants.name(each): participants.buffered(each) for each in found.buffers},
         "ackedPartitions": acked,
         "owner": found.info.owner or None,
     }
 
 
-class _Names:
-    """Names and positions of a transaction's participants, as Pulsar shows them."""
+class _Participants:
+    """Names and positions of transactions' participants, as Pulsar shows them. Each topic is looked up once."""
 
-    def __init__(self, request: RestRequest, info: TransactionInfo) -> None:
-        names = {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}
-        self._topics: dict[str, Topic] = {}
-        for each in names:
-            found = request.admin.node.topics.find(TopicName.parse(each), request.deadline())
-            if found is not None:
-                self._topics[each] = found
+    def __init__(self, request: RestRequest) -> None:
+        self._request = request
+        self._topics: dict[str, Topic | None] = {}
 
-    def partition(self, topic: str, partition: int) -> str:
-        found = self._topics.get(topic)
+    def name(self, participant: TransactionInBuffer | TransactionInPendingAck) -> str:
+        found = self._topic(participant.topic)
         if found is None or not found.partitioned:
-            return topic
-        return str(found.name.with_partition(partition))
+            return participant.topic
+        return str(found.name.with_partition(participant.partition))
 
-    def position(self, topic: str, partition: int, offset: int) -> str | None:
-        found = self._topics.get(topic)
-        return None if found is None else _shown(found, partition, offset)
+    def buffered(self, part: TransactionInBuffer) -> dict[str, Any]:
+        """One transaction's messages in one partition."""
+        return {
+            "startPosition": self._position(part, part.lower_bound),
+            "aborted": part.on_record is BufferedState.ABORTED,
+        }
 
+    def held(self, part: TransactionInPendingAck) -> dict[str, Any]:
+        """One transaction's acknowledgements in one partition."""
+        return {"cumulativeAckPosition": self._position(part, part.cumulative)}
 
-def _position(request: RestRequest, partition: int, offset: int) -> str | None:
-    found = request.admin.node.topics.find(TopicName.parse(request.topic).base, request.deadline())
-    return None if found is None else _shown(found, partition, offset)
+    def _position(self, part: TransactionInBuffer | TransactionInPendingAck, offset: int | None) -> str | None:
+        found = None if offset is None else self._topic(part.topic)
+        return None if found is None or offset is None else str(EntryPosition.at(found.layout, part.partition, offset))
 
-
-def _shown(topic: Topic, partition: int, offset: int) -> str:
-    ledger, entry = topic.layout.position(partition, offset)
-    return f"{ledger}:{entry}"
+    def _topic(self, topic: str) -> Topic | None:
+        """None: it was deleted."""
+        if topic not in self._topics:
+            name = TopicName.parse(topic).base
+            self._topics[topic] = self._request.admin.node.topics.find(name, self._request.deadline())
+        return self._topics[topic]
