@@ -18,6 +18,7 @@ from pulsar_on_kafka.gateway.handlers.lookups import LookupHandler
 from pulsar_on_kafka.gateway.handlers.producers import ProducerHandler
 from pulsar_on_kafka.gateway.handlers.schemas import SchemaHandler
 from pulsar_on_kafka.gateway.handlers.session import ClientSession, GatewayContext
+from pulsar_on_kafka.gateway.handlers.topic_layouts import LayoutHandler
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.topic_watchers import WatchHandler
 from pulsar_on_kafka.gateway.handlers.transactions import TransactionHandler
@@ -123,11 +124,13 @@ class Connection(asyncio.Protocol):
         self.producers = ProducerHandler(session)
         self.consumers = ConsumerHandler(session)
         self.watchers = WatchHandler(context.watchers, replies, requests, rights, context.soon)
+        self.layouts = LayoutHandler(context.node, context.layouts, replies, requests, rights, owners, context.soon)
         self._handlers = (
             self,
             self.producers,
             self.consumers,
             self.watchers,
+            self.layouts,
             LookupHandler(context.node, replies, requests, rights, owners),
             SchemaHandler(context.node, replies, requests, rights),
             TransactionHandler(context.transactions, replies, requests, login, rights, self._name),
@@ -159,7 +162,7 @@ class Connection(asyncio.Protocol):
         self._timer.cancel()
         self._login.close()
         self._connections.remove(self)
-        closes = [handler.end() for handler in (self.watchers, self.producers, self.consumers)]
+        closes = [handler.end() for handler in (self.watchers, self.layouts, self.producers, self.consumers)]
         self.requests.end()
         self.ended.set()
         for close in closes:
@@ -235,6 +238,8 @@ class Connection(asyncio.Protocol):
             feature_flags={
                 "supports_topic_watchers": True,
                 "supports_get_partitioned_metadata_without_auto_creation": True,
+                "supports_scalable_topics": True,
+                "supports_tc_metadata_discovery": True,
             },
         )
 
@@ -277,6 +282,7 @@ class Connection(asyncio.Protocol):
         self.producers.check_rights(namespaces)
         self.consumers.check_rights(namespaces)
         self.watchers.check_rights(namespaces)
+        self.layouts.check_rights(namespaces)
 
     def note_rates(self) -> None:
         """Note the rates of the interval that has just ended."""
@@ -297,6 +303,7 @@ _TABLES: Final = (
     ProducerHandler.COMMANDS,
     ConsumerHandler.COMMANDS,
     WatchHandler.COMMANDS,
+    LayoutHandler.COMMANDS,
     LookupHandler.COMMANDS,
     SchemaHandler.COMMANDS,
     TransactionHandler.COMMANDS,

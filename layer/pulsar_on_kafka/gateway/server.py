@@ -28,6 +28,7 @@ from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_ends import report_ends
+from pulsar_on_kafka.gateway.handlers.topic_layouts import LayoutSession, report_layouts
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.handlers.wire_consumer import WireConsumer
@@ -116,6 +117,9 @@ class Gateway:
         ends = TopicWatch[WireConsumer](
             self._scheduler, POLICIES_S, lambda watched: report_ends(node, watched, operation_deadline)
         )
+        layouts = TopicWatch[LayoutSession](
+            self._scheduler, POLICIES_S, lambda watched: report_layouts(node, watched, operation_deadline)
+        )
         self.authorization: Authorization | None = None
         if settings.access.authorization:
             self.authorization = Authorization(node, settings.access, self._check_rights)
@@ -129,6 +133,7 @@ class Gateway:
             GatewayTransactions(node, settings.access, self._pool),
             policies,
             ends,
+            layouts,
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),
             self.authorization,

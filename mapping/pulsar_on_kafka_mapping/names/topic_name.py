@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -57,6 +57,8 @@ class TopicName:
     namespace: str
     local_name: str
     partition: int = -1
+    is_scalable: bool = field(default=False, compare=False, repr=False)
+    """The name was written `topic://...`: a topic that is created for it gets the partitions of V5 clients' topics."""
 
     def __post_init__(self) -> None:
         if self.domain not in (PERSISTENT, NON_PERSISTENT):
@@ -157,7 +159,8 @@ def _parse(text: str) -> TopicName:
             raise InvalidTopicName(f"topic name is {text!r}, expected '{scheme}://tenant/namespace/topic'")
     local_name, partition = _split_partition(parts[2])
     try:
-        return TopicName(PERSISTENT if scheme == SCALABLE else scheme, parts[0], parts[1], local_name, partition)
+        domain = PERSISTENT if scheme == SCALABLE else scheme
+        return TopicName(domain, parts[0], parts[1], local_name, partition, is_scalable=scheme == SCALABLE)
     except InvalidTopicName as error:
         raise InvalidTopicName(f"topic name is {text!r}: {error}") from None
 

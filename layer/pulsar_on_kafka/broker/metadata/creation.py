@@ -13,6 +13,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
     DEFAULT_NUM_PARTITIONS,
     MAX_TOPICS_PER_NAMESPACE,
     PARTITIONED,
+    V5_DEFAULT_PARTITIONS,
     applied,
 )
 from pulsar_on_kafka.broker.metadata.topic_records import TopicRecords
@@ -22,11 +23,16 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 def automatic_partitions(name: TopicName, policies: Mapping[str, Any]) -> int:
     """The partitions of a topic that a client creates, 0 for a non-partitioned one.
 
+    A topic that is named `topic://...` has as many as V5 clients' topics. Differs from Pulsar, whose scalable topics
+    begin with one segment: the partitions here do not split.
+
     Raises:
         NoSuchTopic: the policies of its namespace do not allow it.
     """
     if not applied(ALLOW_AUTO_TOPIC_CREATION, policies):
         raise errors.NoSuchTopic(f"topic {name} does not exist, and clients may not create topics in its namespace")
+    if name.is_scalable:
+        return int(applied(V5_DEFAULT_PARTITIONS, policies))
     partitioned = applied(ALLOW_AUTO_TOPIC_CREATION_TYPE, policies) == PARTITIONED
     return int(applied(DEFAULT_NUM_PARTITIONS, policies)) if partitioned else 0
 

@@ -307,6 +307,15 @@ DEFAULT_NUM_PARTITIONS: Final = Policy(
     of_topics=False,
     together=_AUTO_TOPICS,
 )
+V5_DEFAULT_PARTITIONS: Final = Policy(
+    "v5_default_partitions",
+    int,
+    4,
+    "partitions of a missing topic that V5 clients or programs create by the name topic://...; 0 for a topic without "
+    "partitions",
+    highest=MAX_PARTITIONS,
+    of_topics=False,
+)
 ALLOW_AUTO_SUBSCRIPTION_CREATION: Final = Policy(
     "allow_auto_subscription_creation", bool, True, "consumers create missing durable subscriptions"
 )

@@ -15,9 +15,9 @@ _log: Final = logging.getLogger(__name__)
 TLS: Final = "pulsar+ssl"
 
 
-def address_field(name: str, url: str) -> dict[str, str]:
+def address_field(name: str, url: str, tls_suffix: str = "Tls") -> dict[str, str]:
     """The field of a command for an address, or the field beside it for an address with TLS."""
-    return {f"{name}Tls" if url.startswith(TLS) else name: url}
+    return {f"{name}{tls_suffix}" if url.startswith(TLS) else name: url}
 
 
 class ClientMoves:

@@ -15,6 +15,7 @@ from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
+from pulsar_on_kafka.gateway.handlers.topic_layouts import LayoutSession
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions, RoleTransactions
@@ -52,6 +53,8 @@ class GatewayContext:
     """Informs producers about the policies of their topics."""
     ends: TopicWatch[WireConsumer]
     """Reports the ends of terminated topics to consumers."""
+    layouts: TopicWatch[LayoutSession]
+    """Reports new layouts of topics to V5 clients."""
     watchers: TopicWatchers
     waiting: WaitingProducers
     authorization: Authorization | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
@@ -40,6 +41,26 @@ class TopicOwners:
                 then(bundle, url)
 
         self._sharing.find(bundle, self._requests.counted(found))
+
+    def find_each(self, topics: Sequence[str], then: Callable[[Sequence[str]], None]) -> None:
+        """Call `then` with the URLs of the gateways that serve these topics, '' for one that no gateway serves now.
+
+        Each name is valid. A closed connection may get the call.
+        """
+        bundles = [bundle_of(topic) for topic in topics]
+        pending = set(bundles)
+        found: dict[int, str] = {}
+        done = self._requests.counted(then)
+
+        def settle(bundle: int, url: str | None) -> None:
+            found[bundle] = url or ""
+            if len(found) == len(pending):
+                done([found[each] for each in bundles])
+
+        if not pending:
+            done([])
+        for bundle in pending:
+            self._sharing.find(bundle, partial(settle, bundle))
 
     def require_this(self, topic: str, then: Callable[[int], None], refused: OnError) -> None:
         """Call `then` with the topic's bundle if this gateway serves it. A closed connection gets no call."""

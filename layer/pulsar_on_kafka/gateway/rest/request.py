@@ -16,12 +16,14 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
 from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.names.topic_name import NON_PERSISTENT, PERSISTENT, SCALABLE
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import DEFAULT_CLUSTER
 
 _log: Final = logging.getLogger(__name__)
 
 OPERATION_S: Final = 30.0
-_PERSISTENT: Final = "persistent"
+DOMAINS: Final = (PERSISTENT, NON_PERSISTENT, SCALABLE)
+"""The domains of topics in paths; `topic` is another name of `persistent`."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -85,8 +87,8 @@ class RestRequest:
 
     @property
     def domain(self) -> str:
-        """`persistent` or `non-persistent`."""
-        return self.names.get("domain", _PERSISTENT)
+        """One of `DOMAINS`."""
+        return self.names.get("domain", PERSISTENT)
 
     @property
     def topic(self) -> str:
@@ -99,7 +101,7 @@ class RestRequest:
 
     @property
     def is_persistent(self) -> bool:
-        return self.domain == _PERSISTENT
+        return self.domain != NON_PERSISTENT
 
     def deadline(self) -> Deadline:
         return Deadline.after(OPERATION_S)

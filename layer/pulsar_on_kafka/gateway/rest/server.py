@@ -38,7 +38,16 @@ from pulsar_on_kafka.gateway.rest import (
     topics,
     transactions,
 )
-from pulsar_on_kafka.gateway.rest.request import Binary, Cluster, RestError, RestRequest, Text, refusal, unserved
+from pulsar_on_kafka.gateway.rest.request import (
+    DOMAINS,
+    Binary,
+    Cluster,
+    RestError,
+    RestRequest,
+    Text,
+    refusal,
+    unserved,
+)
 from pulsar_on_kafka.gateway.rest.rights import LOGGED_IN, RouteRight, right_of
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
@@ -235,7 +244,7 @@ class Rest:
         for administers, table in limited:
             for method, path, handler in table:
                 right = right_of(method, path, administers=administers)
-                for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
+                for domain in DOMAINS if "{domain}" in path else DOMAINS[:1]:
                     endpoint = self._endpoint(handler, right, domain)
                     routes.append(Route(path.replace("{domain}", domain), endpoint, methods=[method]))
         for root in _ROOTS:
