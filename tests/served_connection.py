@@ -57,6 +57,7 @@ class ServedConnection:
                 GatewayTransactions(node, OPEN_ACCESS, pool),
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 SimpleNamespace(watch=lambda topic, consumer: None),  # type: ignore[arg-type]
+                SimpleNamespace(watch=lambda topic, session: None, unwatch=lambda session: None),  # type: ignore[arg-type]
                 watchers or TopicWatchers(node, nothing),
                 WaitingProducers(self.call_later),
             ),

@@ -20,7 +20,7 @@ from pulsar_on_kafka.gateway.handlers.schemas import SchemaHandler
 from pulsar_on_kafka.gateway.handlers.session import ClientSession, GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_layouts import LayoutHandler
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
-from pulsar_on_kafka.gateway.handlers.topic_watchers import WatchHandler
+from pulsar_on_kafka.gateway.handlers.topic_watchers import ClientWatchers, WatchHandler
 from pulsar_on_kafka.gateway.handlers.transactions import TransactionHandler
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S, SERVER_VERSION, ClientLogin
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
@@ -30,6 +30,8 @@ from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.keep_alive import KeepAlive, Verdict
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue
+from pulsar_on_kafka.gateway.watches.coordinator_watches import CoordinatorWatchHandler
+from pulsar_on_kafka.gateway.watches.namespace_watches import NamespaceWatchHandler
 from pulsar_on_kafka_mapping.wire.command_types import AuthResponseCommand, Command, ConnectCommand
 from pulsar_on_kafka_mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, parsed
 from pulsar_on_kafka_mapping.wire.frames import Frame
@@ -123,14 +125,18 @@ class Connection(asyncio.Protocol):
         )
         self.producers = ProducerHandler(session)
         self.consumers = ConsumerHandler(session)
-        self.watchers = WatchHandler(context.watchers, replies, requests, rights, context.soon)
+        self.watchers = ClientWatchers(context.watchers, requests, rights, context.soon)
+        self.watches = ClientWatchers(context.watchers, requests, rights, context.soon)
         self.layouts = LayoutHandler(context.node, context.layouts, replies, requests, rights, owners, context.soon)
+        self._coordinators = CoordinatorWatchHandler(context.transactions, replies, requests, owners)
         self._handlers = (
             self,
             self.producers,
             self.consumers,
-            self.watchers,
+            WatchHandler(self.watchers, replies),
+            NamespaceWatchHandler(self.watches, replies),
             self.layouts,
+            self._coordinators,
             LookupHandler(context.node, replies, requests, rights, owners),
             SchemaHandler(context.node, replies, requests, rights),
             TransactionHandler(context.transactions, replies, requests, login, rights, self._name),
@@ -162,7 +168,10 @@ class Connection(asyncio.Protocol):
         self._timer.cancel()
         self._login.close()
         self._connections.remove(self)
-        closes = [handler.end() for handler in (self.watchers, self.layouts, self.producers, self.consumers)]
+        closes = [
+            handler.end() for handler in (self.watchers, self.watches, self.layouts, self.producers, self.consumers)
+        ]
+        self._coordinators.end()
         self.requests.end()
         self.ended.set()
         for close in closes:
@@ -262,6 +271,7 @@ class Connection(asyncio.Protocol):
         """Move the client's producers and consumers of topics that another gateway serves."""
         self.producers.follow()
         self.consumers.follow()
+        self._coordinators.follow()
         if self._login.current is not None and self._context.sharing.is_disconnected():  # also without any of these
             self.end("this gateway is disconnected from Kafka, and others serve its topics")
 
@@ -282,6 +292,7 @@ class Connection(asyncio.Protocol):
         self.producers.check_rights(namespaces)
         self.consumers.check_rights(namespaces)
         self.watchers.check_rights(namespaces)
+        self.watches.check_rights(namespaces)
         self.layouts.check_rights(namespaces)
 
     def note_rates(self) -> None:
@@ -303,7 +314,9 @@ _TABLES: Final = (
     ProducerHandler.COMMANDS,
     ConsumerHandler.COMMANDS,
     WatchHandler.COMMANDS,
+    NamespaceWatchHandler.COMMANDS,
     LayoutHandler.COMMANDS,
+    CoordinatorWatchHandler.COMMANDS,
     LookupHandler.COMMANDS,
     SchemaHandler.COMMANDS,
     TransactionHandler.COMMANDS,

@@ -44,6 +44,9 @@ WatchTcAssignmentsClose  1 uint64 watch_id!
 """
 """In the form of `commands._MESSAGES`."""
 
+TLS_SUFFIX: Final = "_tls"
+"""Ends the names of fields for addresses with TLS."""
+
 
 class SegmentState(IntEnum):
     """The state of a segment: producers write to active segments only, consumers read both."""

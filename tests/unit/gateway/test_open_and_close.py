@@ -60,10 +60,10 @@ class Attached:
         made.topic_epoch = None
         return made
 
-    def open(self, watcher: object, namespace: str, pattern: str, told: Any) -> frozenset[str]:
+    def open(self, watcher: object, namespace: str, selection: Any, told: Any) -> frozenset[str]:
         self.tell_watcher = told
-        self._watchers[watcher] = int(pattern)  # the request's number, in these histories
-        self.requests.add(int(pattern))
+        self._watchers[watcher] = int(namespace)  # the request's number, in these histories
+        self.requests.add(int(namespace))
         return frozenset()
 
     def close(self, watcher: object) -> None:
@@ -210,7 +210,7 @@ def step(served: ServedConnection, work: Work, client: Client, attached: Attache
     elif which == 2:
         client.open(Type.PRODUCER, number, topic=TOPIC, producer_access_mode=draw.choice([0, 1, 2, 3]))
     elif which == 3:
-        client.open(Type.WATCH_TOPIC_LIST, number, namespace="public/default", topics_pattern=str(client.request + 1))
+        client.open(Type.WATCH_TOPIC_LIST, number, namespace=str(client.request + 1), topics_pattern="a")
     elif which < 6:
         client.close(what, number)
     elif which == 6:
@@ -298,7 +298,7 @@ def test_a_consumer_that_fails_before_its_client_knows_it_is_opened_anew(attache
 def test_a_watcher_hears_of_topics_after_it_hears_that_it_is_open(attached: Callable[[], Attached]) -> None:
     kafka = attached()
     served, work, client = connected(kafka)
-    client.open(Type.WATCH_TOPIC_LIST, 1, namespace="public/default", topics_pattern="1")
+    client.open(Type.WATCH_TOPIC_LIST, 1, namespace="1", topics_pattern="a")
     future, open_it, _ = work.waiting.pop()
     found = open_it()
     kafka.tell_watcher([TOPIC], [], {TOPIC})  # a topic comes before the loop has heard of the watcher

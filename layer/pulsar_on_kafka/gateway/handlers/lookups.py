@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -20,6 +20,7 @@ from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.wire.command_types import (
     GetTopicsOfNamespaceCommand,
     LookupTopicCommand,
@@ -159,8 +160,13 @@ def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bo
 
 def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
     """Names of topics. A partitioned topic is listed by its partitions, as in Pulsar. Raises NoSuchNamespace."""
+    return names_of(node.topics.list(namespace, deadline), mode)
+
+
+def names_of(records: Iterable[TopicRecord], mode: int) -> list[str]:
+    """The names of `topics_of`, for the topics of these records."""
     names: list[str] = []
-    for record in node.topics.list(namespace, deadline):
+    for record in records:
         name = TopicName.parse(record.name)
         if mode != ALL and name.is_persistent is (mode == NON_PERSISTENT):
             continue
@@ -173,8 +179,13 @@ def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list
 
 def topics_if_any(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
     """`topics_of`, or no topic of a missing namespace, as Pulsar's brokers reply."""
+    return names_of(records_if_any(node, namespace, deadline), mode)
+
+
+def records_if_any(node: Node, namespace: str, deadline: Deadline) -> Sequence[TopicRecord]:
+    """The topics of a namespace, none of a missing one."""
     try:
-        return topics_of(node, namespace, mode, deadline)
+        return node.topics.list(namespace, deadline)
     except errors.NoSuchNamespace:
         return []
 

@@ -31,13 +31,12 @@ from pulsar_on_kafka_mapping.routing.topic_layouts import TopicLayout, topic_lay
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState
 from pulsar_on_kafka_mapping.wire.command_types import ScalableTopicCloseCommand, ScalableTopicLookupCommand
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
-from pulsar_on_kafka_mapping.wire.scalable_messages import SegmentState
+from pulsar_on_kafka_mapping.wire.scalable_messages import TLS_SUFFIX, SegmentState
 
 _log: Final = logging.getLogger(__name__)
 
 MAX_SESSIONS: Final = 10_000
 """Layout sessions of one connection; one more is refused (TooManyRequests)."""
-TLS_SUFFIX: Final = "_tls"
 
 
 class TopicWithLayout(NamedTuple):

@@ -62,6 +62,11 @@ class TopicOwners:
         for bundle in pending:
             self._sharing.find(bundle, partial(settle, bundle))
 
+    def known_each(self, topics: Sequence[str]) -> list[str]:
+        """The URLs of the gateways that serve these topics, as far as is known: this gateway's for an unknown one. Each
+        name is valid."""
+        return [self._sharing.elsewhere(bundle_of(topic)) or self._address for topic in topics]
+
     def require_this(self, topic: str, then: Callable[[int], None], refused: OnError) -> None:
         """Call `then` with the topic's bundle if this gateway serves it. A closed connection gets no call."""
 

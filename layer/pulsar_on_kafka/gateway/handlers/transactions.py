@@ -112,9 +112,13 @@ class GatewayTransactions:
                 joined = self._joined = self._pool.submit(self._node.transactions.join, Deadline.after(_JOIN_S))
             return joined
 
+    def coordinators(self) -> int:
+        """The number of coordinators. Raises StoreErrors."""
+        return self._node.coordinator_count.known()
+
     def check_coordinator(self, coordinator: int) -> None:
         """Raises TransactionCoordinatorNotFound."""
-        count = self._node.coordinator_count.known()
+        count = self.coordinators()
         if coordinator >= count:
             raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
 
