@@ -11,10 +11,10 @@ from typing import Final
 
 SCALABLE_MESSAGES: Final = """\
 Segment             1 uint64 segment_id!  2 uint32 hash_start!  3 uint32 hash_end!  4 int32 state!
-                    5 uint64 parent_ids*  6 uint64 child_ids*  7 uint64 created_at_epoch  8 uint64 sealed_at_epoch
-                    9 uint64 created_at_ms  10 uint64 sealed_at_ms  11 string legacy_topic_name
+                    5 uint64 parent_ids*  6 uint64 child_ids*  7 uint64 created_at_epoch!  8 uint64 sealed_at_epoch
+                    9 uint64 created_at_ms!  10 uint64 sealed_at_ms  11 string legacy_topic_name
                     12 uint32 entry_bucket_splits*
-SegmentBroker       1 uint64 segment_id!  2 string broker_url  3 string broker_url_tls
+SegmentBroker       1 uint64 segment_id!  2 string broker_url!  3 string broker_url_tls
 TopicDag            1 uint64 epoch!  2 Segment segments*  3 SegmentBroker segment_brokers*
                     4 string controller_broker_url  5 string controller_broker_url_tls
 BucketRange         1 uint32 start!  2 uint32 end!
@@ -37,7 +37,7 @@ WatchScalableTopicsUpdate  1 uint64 watch_id!  2 TopicNames snapshot  3 TopicNam
                     5 string message
 WatchScalableTopicsClose  1 uint64 watch_id!
 TcAssignment        1 uint64 tc_id!  2 string broker_service_url  3 string broker_service_url_tls
-TcAssignments       1 uint32 parallelism  2 TcAssignment assignments*
+TcAssignments       1 uint32 parallelism!  2 TcAssignment assignments*
 WatchTcAssignments  1 uint64 watch_id!
 WatchTcAssignmentsUpdate  1 uint64 watch_id!  2 TcAssignments snapshot  3 int32 error  4 string message
 WatchTcAssignmentsClose  1 uint64 watch_id!

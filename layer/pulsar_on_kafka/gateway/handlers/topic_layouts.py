@@ -220,7 +220,7 @@ def _operation(topic: TopicName) -> Operation:
 
 
 def _dag(layout: TopicLayout, urls: Sequence[str]) -> dict[str, Any]:
-    """The layout on the wire. `urls` has the gateways of the topic and of each segment, '' for an unknown one."""
+    """The layout on the wire, with all fields that V5 clients require. `urls` has the gateways of the topic and of each segment, '' for an unknown one."""
     controller, *brokers = urls
     return {
         "epoch": layout.epoch,
@@ -230,12 +230,14 @@ def _dag(layout: TopicLayout, urls: Sequence[str]) -> dict[str, Any]:
                 "hash_start": each.hash_start,
                 "hash_end": each.hash_end,
                 "state": SegmentState.ACTIVE,
+                "created_at_epoch": 0,
+                "created_at_ms": 0,
                 "legacy_topic_name": str(each.topic),
             }
             for each in layout.segments
         ],
         "segment_brokers": [
-            {"segment_id": each.segment_id, **address_field("broker_url", url, TLS_SUFFIX)}
+            {"segment_id": each.segment_id, "broker_url": "", **address_field("broker_url", url, TLS_SUFFIX)}
             for each, url in zip(layout.segments, brokers, strict=True)
             if url
         ],
