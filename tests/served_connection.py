@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.connection import Connection, Connections
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
@@ -46,19 +47,21 @@ class ServedConnection:
             is_new=lambda bundle: False,
         )  # fmt: skip
         nothing: Any = None
+        tenants = ServedTenants(node, None)
         self._connection = Connection(
             GatewayContext(
                 node,
                 cast("asyncio.AbstractEventLoop", self),
                 pool,
                 sharing,
+                tenants,
                 ADDRESS,
                 OPEN_ACCESS,
                 GatewayTransactions(node, OPEN_ACCESS, pool),
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 SimpleNamespace(watch=lambda topic, consumer: None),  # type: ignore[arg-type]
                 SimpleNamespace(watch=lambda topic, session: None, unwatch=lambda session: None),  # type: ignore[arg-type]
-                watchers or TopicWatchers(node, nothing),
+                watchers or TopicWatchers(tenants, nothing),
                 WaitingProducers(self.call_later),
             ),
             Connections(),

@@ -20,6 +20,7 @@ def test_a_page_does_what_it_says(page: Path, two_brokers: dict[str, str], tmp_p
         "lookup-1:9465,lookup-2:9465": f"127.0.0.1:{lookup}",
         "lookup-1:9465": f"127.0.0.1:{lookup}",
         "--port 9465": f"--port {lookup}",
+        "--port 6650": "--port 0 --http-port 0",
         "--port 9464": "--port 0",
         "--port 9474": "--port 0",
         "/etc/pok": str(tmp_path),

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from typing import Any, ClassVar, Final, cast
 
+from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
 from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.consumers import ConsumerHandler
 from pulsar_on_kafka.gateway.handlers.lookups import LookupHandler
@@ -118,15 +119,16 @@ class Connection(asyncio.Protocol):
         )
         self.requests = requests = RequestQueue(context.pool, context.soon, lambda: not writer.congested)
         rights = ClientRights(context.authorization, login, requests)
-        owners = TopicOwners(context.sharing, context.address, requests, reader.flow)
-        self._moves = ClientMoves(loop, requests, replies, self._name)
+        owners = TopicOwners(context.sharing, context.tenants, context.address, requests, reader.flow)
+        metadata = MetadataRequests(context.tenants, rights, requests)
+        self._moves = ClientMoves(loop, context.tenants, requests, replies, self._name)
         self._session = session = ClientSession(
             self._name, context, reader, writer, replies, requests, login, rights, owners, self._moves
         )
         self.producers = ProducerHandler(session)
         self.consumers = ConsumerHandler(session)
-        self.watchers = ClientWatchers(context.watchers, requests, rights, context.soon)
-        self.watches = ClientWatchers(context.watchers, requests, rights, context.soon)
+        self.watchers = ClientWatchers(context.watchers, metadata, rights, context.soon)
+        self.watches = ClientWatchers(context.watchers, metadata, rights, context.soon)
         self.layouts = LayoutHandler(context.node, context.layouts, replies, requests, rights, owners, context.soon)
         self._coordinators = CoordinatorWatchHandler(context.transactions, replies, requests, owners)
         self._handlers = (
@@ -137,8 +139,8 @@ class Connection(asyncio.Protocol):
             NamespaceWatchHandler(self.watches, replies),
             self.layouts,
             self._coordinators,
-            LookupHandler(context.node, replies, requests, rights, owners),
-            SchemaHandler(context.node, replies, requests, rights),
+            LookupHandler(context.tenants, replies, metadata, rights, owners),
+            SchemaHandler(context.node, replies, requests, metadata, rights),
             TransactionHandler(context.transactions, replies, requests, login, rights, self._name),
         )
         self._timer = loop.call_later(CONNECT_S, self._require_login)
@@ -173,6 +175,7 @@ class Connection(asyncio.Protocol):
         ]
         self._coordinators.end()
         self.requests.end()
+        self._moves.end()
         self.ended.set()
         for close in closes:
             close()
@@ -238,6 +241,7 @@ class Connection(asyncio.Protocol):
         self._timer.cancel()
         self._timer = self._context.loop.call_later(keep_alive.INTERVAL_S, self._check_keep_alive)
         role, version = self._login.role, min(command.protocol_version, PROTOCOL_VERSION)
+        self._moves.version = version
         _log.debug("connection=%s role=%s client=%s version=%d", self._name, role, command.client_version, version)
         self._replies.send(
             Type.CONNECTED,
@@ -274,6 +278,11 @@ class Connection(asyncio.Protocol):
         self._coordinators.follow()
         if self._login.current is not None and self._context.sharing.is_disconnected():  # also without any of these
             self.end("this gateway is disconnected from Kafka, and others serve its topics")
+
+    def follow_tenants(self) -> None:
+        """Move the client's producers and consumers of tenants that this cluster does not serve any more."""
+        self.producers.follow_tenants()
+        self.consumers.follow_tenants()
 
     @property
     def moves(self) -> AbstractSet[asyncio.Task[None]]:

@@ -23,6 +23,7 @@ from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicie
 from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership, fleets_group
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants, TenantFollower
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
@@ -94,12 +95,15 @@ class Gateway:
     Memory: what each `Connection` says, for at most `MAX_CONNECTIONS`.
     """
 
-    def __init__(self, node: Node, settings: GatewaySettings) -> None:
-        """Raises InvalidOption: the address cannot be listened on, or the certificate not be read.
-        InvalidSubscriptionName: the fleet's name is no name."""
+    def __init__(self, node: Node, settings: GatewaySettings, follower: TenantFollower | None = None) -> None:
+        """`follower`: the gateway serves the tenants of its cluster; without it, all tenants. The gateway closes it.
+
+        Raises InvalidOption: the address cannot be listened on, or the certificate not be read.
+        InvalidSubscriptionName: the fleet's name is no name. LookupFailed: the map of tenants cannot be read."""
         self._node = node
         self._settings = settings
         self._tls = settings.context()
+        self.tenants = ServedTenants(node, follower)
         fleets_group(node.settings.instance, settings.fleet)
         self._loop = asyncio.new_event_loop()
         try:
@@ -128,13 +132,14 @@ class Gateway:
             self._loop,
             self._pool,
             self._sharing,
+            self.tenants,
             self.address(),
             settings.access,
             GatewayTransactions(node, settings.access, self._pool),
             policies,
             ends,
             layouts,
-            TopicWatchers(node, self._scheduler),
+            TopicWatchers(self.tenants, self._scheduler),
             WaitingProducers(self._loop.call_later),
             self.authorization,
         )
@@ -152,6 +157,7 @@ class Gateway:
         ]
         self._loop.call_later(settings.rates_interval_s, self._note_rates)
         node.clock.now_ms()  # the loop itself requests no time: see `_note_rates`
+        self.tenants.start(lambda: self.context.soon(self._follow_tenants))
         self._thread = aside("pok-gateway", self._run)
 
     def _note_rates(self) -> None:
@@ -167,6 +173,11 @@ class Gateway:
             self._node.give_up_producers(USE, ConnectFailed("this gateway is disconnected from Kafka"))
         for connection in self.connections.all():
             connection.follow()
+
+    def _follow_tenants(self) -> None:
+        for connection in self.connections.all():
+            connection.follow_tenants()
+        self.tenants.wake()
 
     def _check_rights(self, namespaces: AbstractSet[str]) -> None:
         """Permissions in these namespaces have changed. Any thread."""
@@ -242,6 +253,7 @@ class Gateway:
             self._scheduler.close()
             if self.authorization is not None:
                 self.authorization.close()
+            self.tenants.close()
             self._sharing.close(deadline)
             self._settle(deadline)
             self._pool.shutdown()

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.shutdown import stop_on_signals
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
-from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of
+from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of, served_cluster
 from pulsar_on_kafka.cli.shared.http_options import ListenOptions
 from pulsar_on_kafka.cli.shared.output import show_result
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, notify_systemd
@@ -21,6 +21,12 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 def gateway(
     settings: Settings,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = GATEWAY_PORT,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster", metavar="NAME", help="With a map of tenants as --url: the cluster whose tenants it serves."
+        ),
+    ] = "",
     *,
     listen: ListenOptions,
     options: GatewayOptions,
@@ -37,11 +43,13 @@ def gateway(
     with (
         log_on_stderr(settings.debug, ServiceLog(log_format), logging.INFO),
         stop_on_signals(interruptible=True) as stop,
-        admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
-        gateway_of(admin, listening, stop_timeout) as (url, rest),
+        served_cluster(settings, cluster) as (served, follower),
+        admin_at(served, settings.kafka_config, settings.instance) as admin,
+        gateway_of(admin, listening, stop_timeout, follower) as (url, rest),
     ):
-        reported = {"serving": settings.url, "url": url, "rest": rest}
-        show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", reported)
+        reported = {"serving": served, "url": url, "rest": rest}
+        tenants = f", for tenants of {cluster} by {settings.url}" if follower else ""
+        show_result(settings, f"gateway of {served}{tenants}: {url}, REST at {rest}", reported)
         notify_systemd("READY=1", f"STATUS=serving {url}")
         tune_collector()
         stop.wait()

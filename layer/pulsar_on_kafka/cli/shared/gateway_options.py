@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.cli.shared.http_options import LOCAL
 from pulsar_on_kafka.cli.shared.output import CommandFailed
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
+    from pulsar_on_kafka.cli.shared.settings import Settings
+    from pulsar_on_kafka.gateway.fleet.served_tenants import TenantFollower
     from pulsar_on_kafka.gateway.server import GatewaySettings
 
 GATEWAY_PORT: Final = 6650
@@ -145,12 +148,53 @@ class GatewayPlace:
 
 
 @contextmanager
-def gateway_of(admin: AdminClient, settings: GatewaySettings, stop_timeout_s: float) -> Iterator[tuple[str, str]]:
-    """The URLs of a gateway and of its REST, which serve meanwhile. Raises InvalidOption: one cannot listen there."""
+def served_cluster(settings: Settings, cluster: str) -> Iterator[tuple[str, TenantFollower | None]]:
+    """The service URL of a gateway's Kafka cluster, and the map that the gateway follows; None without a map.
+
+    Raises:
+        typer.BadParameter: a map without the cluster's name, or a name without a map.
+        LookupFailed: the map cannot be read, or has no such cluster.
+    """
+    from pulsar_on_kafka.client.failover.tenant_connections import directory_of
+    from pulsar_on_kafka.clusters.cluster_admins import ClusterAdmins
+    from pulsar_on_kafka.gateway.fleet.served_tenants import TenantFollower
+
+    if not settings.follows_tenants:
+        if cluster:
+            reason = f"it goes with a map of tenants as --url, pok+lookup:// or pok+map://, got {settings.url}"
+            raise typer.BadParameter(reason, param_hint="--cluster")
+        yield settings.url, None
+        return
+    try:
+        directory = directory_of(settings.url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--url") from error
+    if directory is None:
+        raise typer.BadParameter(f"expected pok+lookup:// or pok+map://, got {settings.url}", param_hint="--url")
+    if not cluster:
+        raise typer.BadParameter(
+            f"a gateway serves one cluster of the map {settings.url}: name it", param_hint="--cluster"
+        )
+    admins = ClusterAdmins(settings.kafka_config, settings.instance)
+    try:
+        yield directory.tenant_map().service_url(cluster), TenantFollower(cluster, directory, admins)
+    finally:
+        directory.close()
+        admins.close()
+
+
+@contextmanager
+def gateway_of(
+    admin: AdminClient, settings: GatewaySettings, stop_timeout_s: float, follower: TenantFollower | None = None
+) -> Iterator[tuple[str, str]]:
+    """The URLs of a gateway and of its REST, which serve meanwhile. Raises InvalidOption: one cannot listen there, or
+    the cluster has another name than its tenants' map gives it."""
     from pulsar_on_kafka.gateway.rest.server import RestServer
     from pulsar_on_kafka.gateway.server import Gateway
 
-    serving = Gateway(admin.node, settings)
+    if follower is not None and (name := admin.local_cluster() or follower.cluster) != follower.cluster:
+        raise InvalidOption(f"cluster {follower.cluster} of the map calls itself {name} (pok clusters local)")
+    serving = Gateway(admin.node, settings, follower)
     try:
         rest = RestServer(admin, serving, settings)
         try:

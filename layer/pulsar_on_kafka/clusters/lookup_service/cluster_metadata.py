@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.stats import SubscriptionStats
 from pulsar_on_kafka.broker.lookup.tenant_locations import TenantPlace
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
-
-_TIMEOUT_S: Final = 10.0
+from pulsar_on_kafka.clusters.cluster_admins import ClusterAdmins
 
 
 class ClusterMetadata:
@@ -19,24 +16,21 @@ class ClusterMetadata:
 
     def __init__(self, kafka_config: Mapping[str, str], instance: str) -> None:
         """`instance`: the instance whose state is read, in each cluster; that of the following clients."""
-        self._kafka_config = kafka_config
-        self._instance = instance
-        self._admins: dict[str, AdminClient] = {}
-        self._lock = threading.Lock()
+        self._admins = ClusterAdmins(kafka_config, instance)
 
     def partitions(self, place: TenantPlace, topic: str) -> int:
         """0 for a topic that is not partitioned, as in Pulsar. Raises TopicNotFound and others, as AdminClient."""
-        names = self._admin(place).list_partitions(topic)
+        names = self._admins.at(place.service_url).list_partitions(topic)
         return 0 if names == [topic] else len(names)
 
     def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema:
         """That version of the schema, or the latest. Raises TopicNotFound: there is none."""
-        return self._admin(place).get_schema_info_with_version(topic, version)
+        return self._admins.at(place.service_url).get_schema_info_with_version(topic, version)
 
     def state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
         """The topic's partitions with their offsets, and of each subscription where its cursor is in each of them, as
         saved last, which process owns it, and whether a consumer is served there. Raises TopicNotFound and others."""
-        admin = self._admin(place)
+        admin = self._admins.at(place.service_url)
         stats = admin.topic_stats(topic)
         return {
             "partitions": [
@@ -66,19 +60,4 @@ class ClusterMetadata:
         }
 
     def close(self) -> None:
-        with self._lock:
-            admins, self._admins = list(self._admins.values()), {}
-        for admin in admins:
-            admin.close()
-
-    def _admin(self, place: TenantPlace) -> AdminClient:
-        with self._lock:
-            admin = self._admins.get(place.service_url)
-            if admin is None:
-                admin = self._admins[place.service_url] = AdminClient(
-                    place.service_url,
-                    operation_timeout_seconds=_TIMEOUT_S,
-                    kafka_config=self._kafka_config,
-                    instance=self._instance,
-                )
-            return admin
+        self._admins.close()

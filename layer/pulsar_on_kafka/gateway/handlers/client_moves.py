@@ -1,18 +1,27 @@
-"""Moves a client's producers and consumers to the gateway that serves their topics."""
+"""Moves a client's producers and consumers to the gateway that serves their topics.
+
+Source of TOPIC_MIGRATED: PIP-188. Clients of version 20 and later look up at its address from then on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.broker.lookup import gateway_urls
+from pulsar_on_kafka.broker.lookup.gateway_urls import GatewayUrls
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST, Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
 from pulsar_on_kafka_mapping.wire.commands import Type
 
 _log: Final = logging.getLogger(__name__)
-TLS: Final = "pulsar+ssl"
+TLS: Final = gateway_urls.TLS
+_MIGRATED_VERSION: Final = 20
+"""Clients of this protocol version and later know TOPIC_MIGRATED."""
 
 
 def address_field(name: str, url: str, tls_suffix: str = "Tls") -> dict[str, str]:
@@ -20,36 +29,106 @@ def address_field(name: str, url: str, tls_suffix: str = "Tls") -> dict[str, str
     return {f"{name}{tls_suffix}" if url.startswith(TLS) else name: url}
 
 
-class ClientMoves:
-    """For the event loop."""
+class Resource(IntEnum):
+    """The kinds of resources in TOPIC_MIGRATED."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, requests: RequestQueue, replies: Replies, client: str) -> None:
+    PRODUCER = 0
+    CONSUMER = 1
+
+
+class Handle(NamedTuple):
+    """A producer or consumer of a client. `name` is for the log."""
+
+    resource: Resource
+    number: int
+    name: str
+    topic: str
+
+    def close_command(self) -> tuple[Type, dict[str, int]]:
+        if self.resource is Resource.PRODUCER:
+            return Type.CLOSE_PRODUCER, {"producer_id": self.number}
+        return Type.CLOSE_CONSUMER, {"consumer_id": self.number}
+
+
+class ClientMoves:
+    """For the event loop. Memory: a task for each producer and consumer that moves."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tenants: ServedTenants,
+        requests: RequestQueue,
+        replies: Replies,
+        client: str,
+    ) -> None:
         """`client` is the name of the connection in logs."""
         self._loop = loop
+        self._tenants = tenants
         self._requests = requests
         self._replies = replies
         self._client = client
+        self._ended = False
+        self.version = 0
+        """The version of the client's protocol."""
         self.under_way: set[asyncio.Task[None]] = set()
+        """Moves to other gateways of the fleet."""
+        self._with_tenants: set[asyncio.Task[None]] = set()
+        self._waits: set[asyncio.Future[None]] = set()
 
-    def begin(
-        self,
-        what: str,
-        close: Callable[[], object],
-        topic: str,
-        url: str,
-        on_done: Callable[[], None],
-        kind: Type,
-        **handle_id: int,
-    ) -> None:
-        """Close a producer or consumer, then send the client `url`. `what` names it in the log."""
+    def begin(self, handle: Handle, close: Callable[[], object], url: str, on_done: Callable[[], None]) -> None:
+        """Close a producer or consumer, then send the client `url`, of another gateway of the fleet."""
 
         async def move() -> None:
-            await asyncio.wrap_future(self._requests.close_aside(close, topic=topic))
-            _log.info("connection=%s %.300r moves to %s", self._client, what, url)
+            await self._close(handle, close)
+            _log.info("connection=%s %.300r moves to %s", self._client, handle.name, url)
             on_done()
-            address = address_field("assignedBrokerServiceUrl", url)
-            self._replies.send(kind, request_id=ANY_REQUEST, **handle_id, **address)
+            self._send_close(handle, **address_field("assignedBrokerServiceUrl", url))
 
-        moving = self._loop.create_task(move())
-        self.under_way.add(moving)
-        moving.add_done_callback(self.under_way.discard)
+        self._start(move(), self.under_way)
+
+    def begin_with_tenant(self, handle: Handle, close: Callable[[], object], on_done: Callable[[], None]) -> None:
+        """Close a producer or consumer of a tenant that leaves this cluster. The client learns of it when a cluster has
+        the tenant, and opens the producer or consumer anew there."""
+
+        async def move() -> None:
+            await self._close(handle, close)
+            while (serving := self._tenants.of_topic(handle.topic)).is_switching and not self._ended:
+                waits = self._tenants.wait_for_change()
+                self._waits.add(waits)
+                await waits
+                self._waits.discard(waits)
+            where = serving.reason or "it is served here again"
+            _log.info("connection=%s %.300r is to be opened anew: %s", self._client, handle.name, where)
+            on_done()
+            self._send_migrated(handle, serving.urls)
+            self._send_close(handle)
+
+        self._start(move(), self._with_tenants)
+
+    def end(self) -> None:
+        """The connection has ended: no move waits any longer."""
+        self._ended = True
+        for waits in self._waits:
+            if not waits.done():
+                waits.set_result(None)
+
+    def _start(self, move: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+        moving = self._loop.create_task(move)
+        tasks.add(moving)
+        moving.add_done_callback(tasks.discard)
+
+    async def _close(self, handle: Handle, close: Callable[[], object]) -> None:
+        await asyncio.wrap_future(self._requests.close_aside(close, topic=handle.topic))
+
+    def _send_migrated(self, handle: Handle, urls: GatewayUrls) -> None:
+        """Clients that know the command look the topic up at the other cluster's gateway from then on. Others look it
+        up at their service URL, whose gateway redirects them."""
+        if urls.serves and self.version >= _MIGRATED_VERSION:
+            fields = {"brokerServiceUrl": urls.plain, "brokerServiceUrlTls": urls.tls}
+            given = {name: url for name, url in fields.items() if url}
+            resource = handle.resource.value
+            self._replies.send(Type.TOPIC_MIGRATED, resource_id=handle.number, resource_type=resource, **given)
+
+    def _send_close(self, handle: Handle, **address: str) -> None:
+        kind, number = handle.close_command()
+        self._replies.send(kind, request_id=ANY_REQUEST, **number, **address)

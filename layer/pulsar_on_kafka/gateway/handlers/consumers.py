@@ -10,6 +10,7 @@ from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.handlers.client_moves import Handle, Resource
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.handlers.session import MAX_OPEN, ClientSession
@@ -48,6 +49,10 @@ before they report the active consumer (`activeConsumerFailoverDelayTimeMillis`)
 _REFUSED: Final = "Client is not authorized to subscribe"
 _CLOSE_S: Final = 30.0
 _BUSY_RETRY_INTERVAL_S: Final = 0.3
+_GRACE_S: Final = 0.3
+"""Acknowledgements are accepted this long after the last delivery, when the tenant leaves the cluster: clients send
+them in groups of 100 ms."""
+_GRACE_CHECK_INTERVAL_S: Final = 0.02
 _UNSIGNED: Final = 2**64 - 1
 
 
@@ -133,6 +138,8 @@ class ConsumerHandler:
             self._context.loop.call_later(INTRODUCED_S, endpoint.introduce)
         if self._context.sharing.elsewhere(endpoint.bundle):
             self.follow()
+        if self._context.tenants.follows_map:
+            self.follow_tenants()
         self._check_rights_of(opening.number, consumer)
 
     # Messages -----------------------------------------------------------------------------------------------------
@@ -373,13 +380,36 @@ class ConsumerHandler:
     def follow(self) -> None:
         """Move the consumers of topics that another gateway serves."""
         for number, consumer in self.handles.items():
-            topic = consumer.endpoint.topic
             if url := self._context.sharing.elsewhere(consumer.endpoint.bundle):
                 self.handles.leave(number, consumer)
-                self._session.moves.begin(
-                    f"consumer of {topic}", self._closing(consumer), topic, url,
-                    partial(self.handles.left, number), Type.CLOSE_CONSUMER, consumer_id=number,
-                )  # fmt: skip
+                left = partial(self.handles.left, number)
+                self._session.moves.begin(self._handle(number, consumer), self._closing(consumer), url, left)
+
+    def follow_tenants(self) -> None:
+        """Move the consumers of tenants that this cluster does not serve any more. Deliveries stop at once.
+        Acknowledgements of delivered messages count until there are none left, for `_GRACE_S` at most."""
+        later = self._context.loop.call_later
+        for number, consumer in self.handles.items():
+            endpoint = consumer.endpoint
+            if not (endpoint.paused or self._context.tenants.of_topic(endpoint.topic).is_here):
+                endpoint.paused = True
+                later(0.0, self._leave_with_tenant, number, consumer, self._context.loop.time() + _GRACE_S)
+
+    def _leave_with_tenant(self, number: int, consumer: WireConsumer, until_s: float) -> None:
+        if self.handles.get(number) is not consumer:
+            return
+        loop = self._context.loop
+        if consumer.endpoint.unacked > 0 and loop.time() < until_s:
+            loop.call_later(_GRACE_CHECK_INTERVAL_S, self._leave_with_tenant, number, consumer, until_s)
+            return
+        self.handles.leave(number, consumer)
+        handle, left = self._handle(number, consumer), partial(self.handles.left, number)
+        self._session.moves.begin_with_tenant(handle, self._closing(consumer), left)
+
+    @staticmethod
+    def _handle(number: int, consumer: WireConsumer) -> Handle:
+        topic = consumer.endpoint.topic
+        return Handle(Resource.CONSUMER, number, f"consumer of {topic}", topic)
 
     def check_rights(self, namespaces: AbstractSet[str]) -> None:
         """Close the consumers that permissions in these namespaces no longer allow."""

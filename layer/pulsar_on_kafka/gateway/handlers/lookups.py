@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -11,13 +11,16 @@ import google_crc32c
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
-from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
+from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement, on_topic
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies
-from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, operation_deadline
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
@@ -34,6 +37,7 @@ ALL: Final = 2
 """The modes in which a client lists the topics of a namespace."""
 _SUCCESS: Final = 0
 _FAILED: Final = 1
+_LOOKUP_REDIRECT: Final = 0
 _LOOKUP_CONNECT: Final = 1
 _LOOKUP_FAILED: Final = 2
 
@@ -42,11 +46,16 @@ class LookupHandler:
     """Handles the lookups of one connection."""
 
     def __init__(
-        self, node: Node, replies: Replies, requests: RequestQueue, rights: ClientRights, owners: TopicOwners
+        self,
+        tenants: ServedTenants,
+        replies: Replies,
+        metadata: MetadataRequests,
+        rights: ClientRights,
+        owners: TopicOwners,
     ) -> None:
-        self._node = node
+        self._tenants = tenants
         self._replies = replies
-        self._requests = requests
+        self._metadata = metadata
         self._rights = rights
         self._owners = owners
 
@@ -56,26 +65,21 @@ class LookupHandler:
         def refused(code: ServerError, reason: str) -> None:
             self._replies.send(kind, request_id=request_id, response=_FAILED, error=code, message=reason)
 
-        def count() -> int:
+        def count(node: Node) -> int:
             may_be_made = command.metadata_auto_creation_enabled
-            return partitions_of(self._node, command.topic, operation_deadline(), may_be_made=may_be_made)
+            return partitions_of(node, command.topic, operation_deadline(), may_be_made=may_be_made)
 
-        def allowed() -> None:
-            self._requests.begin(
-                count,
-                lambda found: self._replies.send(kind, request_id=request_id, partitions=found, response=_SUCCESS),
-                refused,
-            )
+        def reply(found: int) -> None:
+            self._replies.send(kind, request_id=request_id, partitions=found, response=_SUCCESS)
 
-        self._require_lookup(command.topic, "Client is not authorized to Get Partition Metadata", allowed, refused)
-
-    def _require_lookup(self, topic: str, words: str, then: Callable[[], None], refused: OnError) -> None:
-        """Every role finds the coordinators of transactions, as with Pulsar's
-        AllowSystemTransactionTopicLookupAuthorizationProvider: transactions have owners."""
-        if _is_of_coordinators(topic):
-            then()
-        else:
-            self._rights.require_on(Requirement.LOOKUP, topic, words, then, refused)
+        try:
+            name = TopicName.parse(command.topic)
+        except MappingError as failure:
+            refused(*error_code_of(failure))
+            return
+        words = "Client is not authorized to Get Partition Metadata"
+        operation = None if _is_of_coordinators(name) else on_topic(Requirement.LOOKUP, name, words)
+        self._metadata.begin(name.tenant, operation, count, reply, refused)
 
     def find_gateway(self, command: LookupTopicCommand) -> None:
         kind, request_id = Type.LOOKUP_TOPIC_RESPONSE, command.request_id
@@ -91,8 +95,23 @@ class LookupHandler:
             reason = f"this gateway has no listener {command.advertised_listener_name!r:.60}: it has one address"
             refused(ServerError.NOT_ALLOWED, reason)
             return
+        try:
+            name = TopicName.parse(command.topic)
+        except MappingError as failure:
+            refused(*error_code_of(failure))
+            return
+        urls = self._tenants.of(name.tenant).urls
+        if urls.serves:  # a gateway there checks the rights
+            address = {"brokerServiceUrl": urls.plain, "brokerServiceUrlTls": urls.tls}
+            given = {field: url for field, url in address.items() if url}
+            self._replies.send(kind, request_id=request_id, response=_LOOKUP_REDIRECT, authoritative=False, **given)
+            return
         allowed = partial(self._owners.find, command.topic, found, refused)
-        self._require_lookup(command.topic, "Client is not authorized to Lookup", allowed, refused)
+        if _is_of_coordinators(name):
+            allowed()
+        else:
+            words = "Client is not authorized to Lookup"
+            self._rights.require(on_topic(Requirement.LOOKUP, name, words), allowed, refused)
 
     def list_topics(self, command: GetTopicsOfNamespaceCommand) -> None:
         def reply(names: list[str]) -> None:
@@ -107,17 +126,13 @@ class LookupHandler:
                 changed=changed,
             )
 
-        refused = self._replies.failure(command.request_id)
-
-        def allowed() -> None:
-            self._requests.begin(
-                lambda: topics_if_any(self._node, command.namespace, command.mode, operation_deadline()),
-                reply,
-                refused,
-            )
+        def names(node: Node) -> list[str]:
+            return topics_if_any(node, command.namespace, command.mode, operation_deadline())
 
         words = "Client is not authorized to GetTopicsOfNamespace"
-        self._rights.require(Operation(Requirement.GET_TOPICS, command.namespace, words), allowed, refused)
+        operation = Operation(Requirement.GET_TOPICS, command.namespace, words)
+        tenant = command.namespace.partition("/")[0]
+        self._metadata.begin(tenant, operation, names, reply, self._replies.failure(command.request_id))
 
     COMMANDS: ClassVar[Commands] = {
         Type.PARTITIONED_TOPIC_METADATA: count_partitions,
@@ -126,11 +141,10 @@ class LookupHandler:
     }
 
 
-def _is_of_coordinators(topic: str) -> bool:
-    try:
-        return str(TopicName.parse(topic).base) == COORDINATORS
-    except MappingError:
-        return False
+def _is_of_coordinators(name: TopicName) -> bool:
+    """Every role finds the coordinators of transactions, as with Pulsar's
+    AllowSystemTransactionTopicLookupAuthorizationProvider: transactions have owners."""
+    return str(name.base) == COORDINATORS
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bool) -> int:

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.gateway.handlers.client_moves import Handle, Resource
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducer
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
 from pulsar_on_kafka.gateway.handlers.session import MAX_OPEN, ClientSession
@@ -154,6 +155,8 @@ class ProducerHandler:
         self._send_success(producer, command.request_id, found.schema_version)
         if self._context.sharing.elsewhere(bundle):
             self.follow()
+        if self._context.tenants.follows_map:
+            self.follow_tenants()
         self._check_rights_of(command.producer_id, producer)
 
     def _wire_producer(
@@ -347,10 +350,20 @@ class ProducerHandler:
         for number, producer in self.handles.items():
             if url := self._context.sharing.elsewhere(producer.bundle):
                 self._leave(number, producer)
-                self._session.moves.begin(
-                    str(producer.sender.outlet), producer.close, producer.topic, url,
-                    partial(self.handles.left, number), Type.CLOSE_PRODUCER, producer_id=number,
-                )  # fmt: skip
+                handle, left = self._handle(number, producer), partial(self.handles.left, number)
+                self._session.moves.begin(handle, producer.close, url, left)
+
+    def follow_tenants(self) -> None:
+        """Move the producers of tenants that this cluster does not serve any more."""
+        for number, producer in self.handles.items():
+            if not self._context.tenants.of_topic(producer.topic).is_here:
+                self._leave(number, producer)
+                handle, left = self._handle(number, producer), partial(self.handles.left, number)
+                self._session.moves.begin_with_tenant(handle, producer.close, left)
+
+    @staticmethod
+    def _handle(number: int, producer: WireProducer) -> Handle:
+        return Handle(Resource.PRODUCER, number, str(producer.sender.outlet), producer.topic)
 
     def check_rights(self, namespaces: AbstractSet[str]) -> None:
         """Close the producers that permissions in these namespaces no longer allow."""

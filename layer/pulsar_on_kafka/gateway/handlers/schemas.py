@@ -9,10 +9,13 @@ from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
-from pulsar_on_kafka.gateway.login.authorization import Requirement
+from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
+from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
+from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
+from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.wire.command_types import GetOrCreateSchemaCommand, GetSchemaCommand, SchemaField
@@ -26,27 +29,33 @@ _AUTO_CONSUME: Final = 21
 class SchemaHandler:
     """Handles requests of one connection for schemas."""
 
-    def __init__(self, node: Node, replies: Replies, requests: RequestQueue, rights: ClientRights) -> None:
+    def __init__(
+        self, node: Node, replies: Replies, requests: RequestQueue, metadata: MetadataRequests, rights: ClientRights
+    ) -> None:
         self._node = node
         self._replies = replies
         self._requests = requests
+        self._metadata = metadata
         self._rights = rights
 
     def get(self, command: GetSchemaCommand) -> None:
         kind, request_id = Type.GET_SCHEMA_RESPONSE, command.request_id
 
-        def allowed() -> None:
-            self._requests.begin(
-                lambda: _find_schema(self._node, command, operation_deadline()),
-                lambda found: self._replies.send(
-                    kind, request_id=request_id, schema=_schema_fields(found[0]), schema_version=found[1]
-                ),
-                refused,
-            )
+        def find(node: Node) -> tuple[SchemaInfo, bytes]:
+            return _find_schema(node, command, operation_deadline())
+
+        def reply(found: tuple[SchemaInfo, bytes]) -> None:
+            schema, version = _schema_fields(found[0]), found[1]
+            self._replies.send(kind, request_id=request_id, schema=schema, schema_version=version)
 
         refused = self._failure(kind, request_id)
-        words = "Client is not authorized to get the schema"
-        self._rights.require_on(Requirement.LOOKUP, command.topic, words, allowed, refused)
+        try:
+            name = TopicName.parse(command.topic)
+        except MappingError as failure:
+            refused(*error_code_of(failure))
+            return
+        operation = on_topic(Requirement.LOOKUP, name, "Client is not authorized to get the schema")
+        self._metadata.begin(name.tenant, operation, find, reply, refused)
 
     def register(self, command: GetOrCreateSchemaCommand) -> None:
         kind, request_id = Type.GET_OR_CREATE_SCHEMA_RESPONSE, command.request_id

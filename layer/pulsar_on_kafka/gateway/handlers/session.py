@@ -11,6 +11,7 @@ from typing import Final
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
@@ -45,6 +46,7 @@ class GatewayContext:
     loop: asyncio.AbstractEventLoop
     pool: FairPool
     sharing: FleetMembership
+    tenants: ServedTenants
     address: str
     """The URL that clients connect to."""
     access: GatewayAccess

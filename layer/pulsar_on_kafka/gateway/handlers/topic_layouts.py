@@ -151,6 +151,8 @@ class LayoutHandler:
             self._check_rights_of(session_id, session)
 
         def allowed() -> None:
+            if self._owners.refuses(command.topic, refused):
+                return
             self._requests.begin(
                 lambda: find_layout(self._node, command.topic, operation_deadline(), create=command.create_if_missing),
                 found,

@@ -7,6 +7,7 @@ from functools import partial
 
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.flow_control import FlowControl
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue
@@ -17,21 +18,38 @@ from pulsar_on_kafka_mapping.wire.commands import ServerError
 class TopicOwners:
     """For the event loop."""
 
-    def __init__(self, sharing: FleetMembership, address: str, requests: RequestQueue, flow: FlowControl) -> None:
+    def __init__(
+        self, sharing: FleetMembership, tenants: ServedTenants, address: str, requests: RequestQueue, flow: FlowControl
+    ) -> None:
         """`address` is the URL of this gateway."""
         self._sharing = sharing
+        self._tenants = tenants
         self._address = address
         self._requests = requests
         self._flow = flow
 
+    def refuses(self, topic: str, refused: OnError) -> bool:
+        """Whether this cluster does not serve the tenant of a topic now. If so, `refused` is called. A name that is
+        none is left to the caller."""
+        try:
+            serving = self._tenants.of_topic(topic)
+        except MappingError:
+            return False
+        if not serving.is_here:
+            refused(ServerError.SERVICE_NOT_READY, serving.reason)
+        return not serving.is_here
+
     def find(self, topic: str, then: Callable[[int, str], None], refused: OnError) -> None:
-        """Call `then` with the topic's bundle and the URL of the gateway that serves it."""
+        """Call `then` with the topic's bundle and the URL of the gateway that serves it, of those of this cluster. The
+        topic of a tenant that this cluster does not serve now is refused."""
         if self._requests.is_full(refused):
             return
         try:
             bundle = bundle_of(topic)
         except MappingError as failure:
             refused(*error_code_of(failure))
+            return
+        if self.refuses(topic, refused):
             return
 
         def found(url: str | None) -> None:

@@ -14,13 +14,16 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.exceptions import PulsarException
+from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, names_of, records_if_any, topics_hash
 from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
 from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
-from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue
+from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.wire.command_types import WatchTopicListCloseCommand, WatchTopicListCommand
@@ -79,8 +82,8 @@ class TopicWatchers:
     Memory: the items of each watched namespace, and the matching names of each watcher.
     """
 
-    def __init__(self, node: Node, scheduler: Scheduler) -> None:
-        self._node = node
+    def __init__(self, tenants: ServedTenants, scheduler: Scheduler) -> None:
+        self._tenants = tenants
         self._scheduler = scheduler
         self._lock = threading.Lock()
         self._watchers: dict[object, _Watcher] = {}
@@ -105,7 +108,8 @@ class TopicWatchers:
             self._watchers.pop(watcher, None)
 
     def _records(self, namespace: str) -> Sequence[TopicRecord]:
-        return records_if_any(self._node, namespace, Deadline.after(_LIST_TIMEOUT_S))
+        node = self._tenants.node_of(namespace.partition("/")[0])
+        return records_if_any(node, namespace, Deadline.after(_LIST_TIMEOUT_S))
 
     def _check(self) -> None:
         with self._lock:
@@ -113,7 +117,7 @@ class TopicWatchers:
         for namespace in {each.namespace for each in watchers}:
             try:
                 records = self._records(namespace)
-            except LayerError as failure:
+            except (LayerError, PulsarException) as failure:
                 _log.warning("namespace=%s its watchers get no updates now: %s", namespace, failure)
                 continue
             items: dict[type, AbstractSet[Any]] = {}
@@ -150,13 +154,13 @@ class ClientWatchers:
     def __init__(
         self,
         watchers: TopicWatchers,
-        requests: RequestQueue,
+        metadata: MetadataRequests,
         rights: ClientRights,
         soon: Callable[[Callable[[], None]], None],
     ) -> None:
         """`soon` has the loop call a function, from any thread."""
         self._watchers = watchers
-        self._requests = requests
+        self._metadata = metadata
         self._rights = rights
         self._soon = soon
         self._open = Handles[_Watch]()
@@ -203,10 +207,10 @@ class ClientWatchers:
             if self._open.failed(opening):
                 refused(code, reason)
 
-        def open_it() -> AbstractSet[str]:
+        def open_it(_: Node) -> AbstractSet[str]:
             return self._watchers.open(watcher, operation.namespace, selection(), report)
 
-        self._rights.require(operation, lambda: self._requests.begin(open_it, found, failed), failed)
+        self._metadata.begin(operation.namespace.partition("/")[0], operation, open_it, found, failed)
 
     def close(self, watcher_id: int) -> None:
         watcher = self._open.get(watcher_id)

@@ -126,6 +126,8 @@ class WireEndpoint(Endpoint):
         """A seek is running: the client's acknowledgements precede it and must not apply to redelivered messages."""
         self.ends_by_seek = False
         """Likewise, until the client has received CLOSE_CONSUMER and opens the consumer anew."""
+        self.paused = False
+        """No message is delivered any more: the tenant leaves the cluster."""
         self.reports_active = False
         """The client gets ACTIVE_CONSUMER_CHANGE, as in Pulsar on a Failover subscription."""
         self._active: bool | None = None
@@ -157,7 +159,7 @@ class WireEndpoint(Endpoint):
         self.wake_member()
 
     def permits(self) -> int:
-        if self.closed or self._frames.congested:
+        if self.closed or self.paused or self._frames.congested:
             return 0
         return max(0, self._granted - self._taken)
 

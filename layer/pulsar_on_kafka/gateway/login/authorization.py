@@ -84,6 +84,15 @@ class NamespaceRights(NamedTuple):
         return None
 
 
+def read_rights(node: Node, namespaces: Iterable[str], deadline: Deadline) -> dict[str, NamespaceRights]:
+    """The rights in each namespace, as they are in the node's cluster now. May block. Raises StoreErrors."""
+    names = list(namespaces)
+    auth = node.namespaces.permissions_of(names, deadline)
+    tenants = {name: name.partition("/")[0] for name in names}
+    admins = node.tenant_infos.admin_roles(set(tenants.values()), deadline)
+    return {name: NamespaceRights(auth[name], admins[tenants[name]]) for name in names}
+
+
 class _View(NamedTuple):
     rights: NamespaceRights
     read_s: float
@@ -147,12 +156,8 @@ class Authorization:
             self._read(names, Deadline.after(_READ_TIMEOUT_S))
 
     def _read(self, namespaces: Iterable[str], deadline: Deadline) -> dict[str, NamespaceRights]:
-        names = list(namespaces)
         begun_s = self._node.clock.monotonic()
-        auth = self._node.namespaces.permissions_of(names, deadline)
-        tenants = {name: name.partition("/")[0] for name in names}
-        admins = self._node.tenant_infos.admin_roles(set(tenants.values()), deadline)
-        found = {name: NamespaceRights(auth[name], admins[tenants[name]]) for name in names}
+        found = read_rights(self._node, namespaces, deadline)
         changed = self._store(found, begun_s)
         if changed:
             self._changed(changed)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pulsar_on_kafka.gateway.login.authorization import Authorization, NamespaceRights, Operation, Requirement, on_topic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.gateway.login.authorization import (
+    Authorization,
+    NamespaceRights,
+    Operation,
+    Requirement,
+    on_topic,
+    read_rights,
+)
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.errors import MappingError
@@ -47,6 +57,19 @@ class ClientRights:
         else:
             read = partial(authorization.read, operation.namespace)
             self._requests.begin(lambda: read(operation_deadline()), decide, refused)
+
+    def check_at(self, node: Node, operation: Operation, deadline: Deadline) -> None:
+        """`require` by the permissions of another cluster, which are read now. May block.
+
+        Raises:
+            NotAuthorized: the role may not do this. StoreErrors.
+        """
+        authorization, role = self._authorization, self._login.role
+        if authorization is None or authorization.is_super_user(role):
+            return
+        reason = read_rights(node, [operation.namespace], deadline)[operation.namespace].refusal(role, operation)
+        if reason is not None:
+            raise NotAuthorized(reason)
 
     def require_on(
         self,

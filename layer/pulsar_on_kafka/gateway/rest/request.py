@@ -15,6 +15,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
+from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import NON_PERSISTENT, PERSISTENT, SCALABLE
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import DEFAULT_CLUSTER
@@ -25,6 +26,14 @@ OPERATION_S: Final = 30.0
 DOMAINS: Final = (PERSISTENT, NON_PERSISTENT, SCALABLE)
 """The domains of topics in paths; `topic` is another name of `persistent`."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+
+
+class ServedElsewhere(Exception):
+    """Another cluster has the tenant of a request. `url` is the request's URL at the REST of a gateway there."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
 
 
 class RestError(Exception):
@@ -62,6 +71,7 @@ class Cluster:
     """The URL of this REST server."""
     service_url: Callable[[], str]
     """The URL of the gateway for clients."""
+    tenants: ServedTenants
 
     @property
     def name(self) -> str:

@@ -14,13 +14,14 @@ from urllib.parse import unquote_plus
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
+from pulsar_on_kafka.gateway.fleet.served_tenants import HERE
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.rest import (
@@ -44,6 +45,7 @@ from pulsar_on_kafka.gateway.rest.request import (
     Cluster,
     RestError,
     RestRequest,
+    ServedElsewhere,
     Text,
     refusal,
     unserved,
@@ -258,6 +260,7 @@ class Rest:
         async def answer(request: Request) -> Response:
             try:
                 role = self._check(request, right)
+                self._check_tenant(request, handler)
                 received = RestRequest(
                     self._cluster,
                     {
@@ -273,6 +276,8 @@ class Rest:
                 found = await run_in_threadpool(handler, replace(received, body=await _body(request)))
             except ClientDisconnect:
                 return _refused(RestError(400, "the connection ended before the body"))
+            except ServedElsewhere as elsewhere:
+                return RedirectResponse(elsewhere.url, 307)
             except Exception as failure:  # whatever it is becomes an answer
                 return _refused(refusal(failure))
             if isinstance(found, Text):
@@ -282,6 +287,18 @@ class Rest:
             return Response(status_code=204) if found is None else _json(found)
 
         return answer
+
+    def _check_tenant(self, request: Request, handler: Handler) -> None:
+        """Raises ServedElsewhere: another cluster has the tenant. RestError: no cluster has it now, or the gateways of
+        that cluster have no REST. A lookup needs none: its reply is the gateway itself."""
+        tenant = request.path_params.get("tenant")
+        serving = self._cluster.tenants.of(unquote_plus(tenant)) if tenant else HERE
+        if serving.is_here or (handler is topics.lookup and serving.urls.serves and not serving.urls.web):
+            return
+        if not serving.urls.web:
+            raise RestError(503, serving.reason)
+        query = request.scope["query_string"].decode("ascii")
+        raise ServedElsewhere(f"{serving.urls.web.rstrip('/')}{request.url.path}{'?' if query else ''}{query}")
 
     def _check(self, request: Request, right: RouteRight | None) -> str:
         """The caller's role; '' for a route that requires no login (`right` is None).
@@ -323,7 +340,7 @@ class RestServer(AsgiServer):
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
         local = not settings.access.requires_login and settings.host in _LOCAL
         hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
-        cluster = Cluster(admin, gateway.serving, gateway.unload, url, gateway.address)
+        cluster = Cluster(admin, gateway.serving, gateway.unload, url, gateway.address, gateway.tenants)
         app = Rest(cluster, settings.access, hosts, gateway.authorization).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pulsar_on_kafka.broker.lookup.gateway_urls import GatewayUrls
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.lookups import NON_PERSISTENT, partitions_of, topics_of
 from pulsar_on_kafka.gateway.rest.cursors import place_of
@@ -16,17 +17,24 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 def lookup(request: RestRequest) -> dict[str, Any]:
     """The gateway that serves a topic. Fields without a meaning here are null."""
     name = TopicName.parse(request.topic)
+    urls = request.cluster.tenants.of(name.tenant).urls
+    if urls.serves:
+        return _lookup_data(urls)
     request.admin.node.namespaces.require(name.namespace_name, request.deadline())
     broker, web = request.cluster.serving(str(name), request.deadline()), request.cluster.web_url()
     if broker is None:
         raise RestError(503, f"no gateway serves topic {name} now: look it up again")
-    encrypted = broker.startswith(TLS)
+    return _lookup_data(GatewayUrls("", broker, web) if broker.startswith(TLS) else GatewayUrls(broker, "", web))
+
+
+def _lookup_data(urls: GatewayUrls) -> dict[str, Any]:
+    plain_web = urls.web.startswith("http:")
     return {
-        "brokerUrl": None if encrypted else broker,
-        "brokerUrlTls": broker if encrypted else None,
-        "httpUrl": None if encrypted else web,
-        "httpUrlTls": web if encrypted else None,
-        "nativeUrl": None if encrypted else broker,
+        "brokerUrl": urls.plain or None,
+        "brokerUrlTls": urls.tls or None,
+        "httpUrl": urls.web if plain_web else None,
+        "httpUrlTls": None if plain_web else urls.web or None,
+        "nativeUrl": urls.plain or None,
     }
 
 
