@@ -222,7 +222,8 @@ def _operation(topic: TopicName) -> Operation:
 
 
 def _dag(layout: TopicLayout, urls: Sequence[str]) -> dict[str, Any]:
-    """The layout on the wire, with all fields that V5 clients require. `urls` has the gateways of the topic and of each segment, '' for an unknown one."""
+    """The layout on the wire, with all fields that V5 clients require. `urls` has the gateways of the topic and of each
+    segment, '' for an unknown one."""
     controller, *brokers = urls
     return {
         "epoch": layout.epoch,

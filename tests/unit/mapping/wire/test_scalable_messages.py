@@ -22,7 +22,8 @@ NOW_MS = 1_800_000_000_000
         (
             Type.SCALABLE_TOPIC_UPDATE,
             {"session_id": 5, "dag": {"epoch": 1, "segments": [{
-                "segment_id": 0, "hash_start": 0, "hash_end": 9, "state": 0, "created_at_epoch": 0, "created_at_ms": 0, "legacy_topic_name": "p",
+                "segment_id": 0, "hash_start": 0, "hash_end": 9, "state": 0, "created_at_epoch": 0, "created_at_ms": 0,
+                "legacy_topic_name": "p",
             }], "segment_brokers": [{"segment_id": 0, "broker_url": "u"}]}, "resolved_topic_name": "r"},
             (b"\x08\x47\xba\x04\x21\x08\x05\x12\x1a\x08\x01\x12\x0f\x08\x00\x10\x00\x18\x09\x20\x008\x00H\x00\x5a\x01p"
             b"\x1a\x05\x08\x00\x12\x01u\x2a\x01r"),
