@@ -53,6 +53,9 @@ class SchemaType(enum.Enum):
     LOCAL_TIME = 18
     LOCAL_DATE_TIME = 19
     PROTOBUF_NATIVE = 20
+    EXTERNAL = 22
+    """The definition is in a registry of the program's own. It follows any other EXTERNAL schema, and no other type.
+    Source: Pulsar 5.0.1, ExternalSchemaCompatibilityCheck."""
 
     @classmethod
     def added(cls, name: str, number: int) -> SchemaType:

@@ -150,6 +150,19 @@ def test_compacted_reading_folds_up_to_the_last_compaction(
     assert read_all(client.create_reader(topic, EARLIEST)) == [*everything, "3", "no key"]
 
 
+def test_an_empty_message_removes_its_key_as_in_pulsar_5_if_the_policy_says_so(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    producer = client.create_producer(topic)
+    for key, value in (("a", b"1"), ("b", b"1"), ("a", b"")):
+        producer.send(value, partition_key=key)
+    admin.compact(topic)
+    assert read_all(client.create_reader(topic, EARLIEST, is_read_compacted=True)) == ["1", ""]
+    admin.set_policy(topic, "compaction_empty_payloads", "5")
+    assert read_all(client.create_reader(topic, EARLIEST, is_read_compacted=True)) == ["1"]
+
+
 def test_latest_inclusive_is_the_last_message_also_of_a_batch(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=50)

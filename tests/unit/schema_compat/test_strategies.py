@@ -25,6 +25,7 @@ PLAIN = [
     SchemaType.LOCAL_DATE,
     SchemaType.LOCAL_TIME,
     SchemaType.LOCAL_DATE_TIME,
+    SchemaType.EXTERNAL,
 ]
 STORED = [kind for kind in SchemaType if kind not in (SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH)]
 CHOSEN = [strategy for strategy in CompatibilityStrategy if strategy is not CompatibilityStrategy.UNDEFINED]

@@ -218,6 +218,16 @@ COMPACTION_THRESHOLD: Final = Policy(
     "a topic is compacted when a partition got so many bytes since the last time; 0 for never",
     in_bytes=True,
 )
+PULSAR_4: Final = "4"
+PULSAR_5: Final = "5"
+COMPACTION_EMPTY_PAYLOADS: Final = Policy(
+    "compaction_empty_payloads",
+    str,
+    PULSAR_4,
+    "a newest message without a payload stays in compacted reading unless it is in a batch, as in Pulsar 4 (4), or "
+    "removes its key everywhere, as in Pulsar 5 (5)",
+    choices=(PULSAR_4, PULSAR_5),
+)
 
 _RETENTION: Final = "retention"
 RETENTION_TIME_IN_MINUTES: Final = Policy(

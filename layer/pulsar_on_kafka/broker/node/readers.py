@@ -11,6 +11,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.open_files import warn_when_files_run_out
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
+from pulsar_on_kafka.broker.metadata.policies import COMPACTION_EMPTY_PAYLOADS, PULSAR_5, applied
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
@@ -109,12 +110,14 @@ def compacted_ranges(
 ) -> dict[int, CompactedRange]:
     """The messages of these partitions that a compacted read keeps; reads the compacted ranges."""
     ranges: dict[int, CompactedRange] = {}
+    removes = bool(topic.compacted_to) and _empty_removes_key(services, topic, deadline)
     for partition in partitions:
         end = topic.compacted_to.get(partition, 0)
         low = services.fetcher.log_start(topic.kafka_topic, partition, deadline)
         if end <= low:
             continue
-        ranges[partition] = folded = CompactedRange(end, Fences(services.producers.fences(topic, partition, deadline)))
+        fences = Fences(services.producers.fences(topic, partition, deadline))
+        ranges[partition] = folded = CompactedRange(end, fences, empty_removes_key=removes)
         committed = ReadCommitted(data_partition(topic, partition), services.clock.monotonic_ms)
         for batch in services.fetcher.read(topic.kafka_topic, partition, low, end, deadline):
             folded.fold(_committed(batch, committed, buffer_access(services, topic), deadline))
@@ -123,6 +126,10 @@ def compacted_ranges(
                 break
         folded.seal()
     return ranges
+
+
+def _empty_removes_key(services: Services, topic: Topic, deadline: Deadline) -> bool:
+    return bool(applied(COMPACTION_EMPTY_PAYLOADS, *services.policies_when_opened(topic, deadline)) == PULSAR_5)
 
 
 def _committed(batch: list[Any], committed: ReadCommitted, access: BufferAccess, deadline: Deadline) -> list[Any]:

@@ -89,7 +89,7 @@ def schema_info(field: SchemaField) -> SchemaInfo:
         kind = SchemaType(field.type)
     except ValueError:
         raise InvalidOption(
-            f"schema {field.name!r:.60} is of type {field.type}, which Pulsar 4.0 does not have"
+            f"schema {field.name!r:.60} is of type {field.type}, which Pulsar 5.0 does not have"
         ) from None
     return SchemaInfo(kind, field.schema_data, field.name, properties)
 

@@ -3,8 +3,9 @@
 Kafka's compaction is never on for data topics (other subscriptions need every message), so a compacted read folds: one
 pass over the log finds the newest message of every key, the reading itself then leaves the others out. What was sent
 after the last `AdminClient.compact` is delivered as it comes. Below it, messages without a key are left out; a newest
-message without a payload stays, but inside of a batch it takes its key with it. Void records count for nothing. Source:
-Pulsar 4.0.7 as observed; RawBatchConverter.rebatchMessage.
+message without a payload stays, but inside of a batch it takes its key with it. With the policy
+`compaction_empty_payloads` of 5 it always does. Void records count for nothing. Source: Pulsar 4.0.7 as observed;
+RawBatchConverter.rebatchMessage; AbstractTwoPhaseCompactor.extractKeyAndSize, 5.0.1.
 
 A batch entry whose messages cannot be read (encrypted, of a later version, corrupt) stays whole, and supersedes
 nothing.
@@ -38,12 +39,14 @@ class CompactedRange:
     one bit for each message of a batch of which only a part does.
     """
 
-    def __init__(self, end: int, fences: Fences | None = None) -> None:
-        """`fences`: those of the partition as it is now."""
+    def __init__(self, end: int, fences: Fences | None = None, *, empty_removes_key: bool = False) -> None:
+        """`fences`: those of the partition as it is now. `empty_removes_key`: a newest message without a payload
+        removes its key also outside of a batch."""
         self.end = end
         self.parts: Mapping[int, BatchAckSet] = {}
         """The removed messages of batch entries that stay in part, by offset."""
         self._fences = fences or Fences()
+        self._empty_removes_key = empty_removes_key
         self._newest: dict[bytes, int | tuple[int, int]] = {}
         """By key: the offset of a message, or of its batch entry and its index there."""
         self._sizes: dict[int, int] = {}
@@ -65,7 +68,11 @@ class CompactedRange:
                 if not self._ends_here(record):
                     continue
             key = record.key()
-            if key is not None:
+            if key is None:
+                continue
+            if self._empty_removes_key and not record.value():
+                newest.pop(key, None)
+            else:
                 newest[key] = record.offset()
 
     def _ends_here(self, record: Any) -> bool:

@@ -44,8 +44,8 @@ def folded(records: list[Record], fences: Fences | None = None) -> tuple[list[in
     return [record.offset() for record in found.remaining(records)], {o: p.acked for o, p in found.parts.items()}
 
 
-def remaining(records: list[Record], end: int) -> list[int]:
-    folded = CompactedRange(end)
+def remaining(records: list[Record], end: int, *, empty_removes_key: bool = False) -> list[int]:
+    folded = CompactedRange(end, empty_removes_key=empty_removes_key)
     folded.fold([record for record in records if record.offset() < end])
     folded.seal()
     return [record.offset() for record in folded.remaining(records)]
@@ -93,6 +93,14 @@ def test_an_empty_message_in_a_batch_takes_its_key_with_it() -> None:
     assert folded([batch(0, (b"a", b"1"), (b"b", b"1")), batch(1, (b"a", b""), (b"d", b"1"))]) == (
         [0, 1], {0: 0b01, 1: 0b01},
     )  # fmt: skip
+
+
+def test_a_single_empty_message_stays_or_takes_its_key_with_it_as_the_policy_says() -> None:
+    records = [Record(0, b"a"), Record(1, b"b"), Record(2, b"a", its_value=b""), Record(3, b"b", its_value=None)]
+    assert remaining(records, 4) == [2, 3]
+    assert remaining(records, 4, empty_removes_key=True) == []
+    assert remaining([*records, Record(4, b"a")], 5, empty_removes_key=True) == [4]
+    assert remaining(records, 3, empty_removes_key=True) == [1, 3], "the message behind the end stays"
 
 
 def test_a_batch_that_cannot_be_read_stays_whole() -> None:
