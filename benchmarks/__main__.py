@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--only PATTERN] [--quick | --kept] [--out FILE]`.
+"""`python -m benchmarks [--only PATTERN] [--quick | --kept] [--pulsar VERSION] [--out FILE]`.
 
 Exit status 1 when a requirement is not met.
 """
@@ -26,7 +26,13 @@ from benchmarks.verdict import Judgement, judge
 from benchmarks.worker import WorkerFailed
 from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
+from tests.compat.pulsar_standalone import (
+    PULSAR_4,
+    PulsarOptions,
+    PulsarStandalone,
+    PulsarStandaloneError,
+    release_of,
+)
 
 _KEEP_MESSAGES: Final = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 _ASSUMED_LINGER_MS: Final = 1
@@ -41,7 +47,7 @@ def main() -> int:
     if not chosen:
         print(f"--only {arguments.only} matches no cell; they are: {', '.join(_all_cells())}", file=sys.stderr)
         return 2
-    facts = machine.facts()
+    facts = machine.facts(arguments.pulsar)
     try:
         results = _kept(chosen) if arguments.kept else _measure(chosen, arguments)
     except (PulsarStandaloneError, EmbeddedBrokerError, WorkerFailed) as error:
@@ -51,7 +57,8 @@ def main() -> int:
         print(f"nothing was measured in full before, of {', '.join(group.name for group in chosen)}", file=sys.stderr)
         return 2
     pages: dict[Path | None, tuple[dict[str, GroupResult], str | None]] = {}
-    if arguments.out is None and not (arguments.quick or arguments.without_layer or arguments.topics):
+    is_partial = arguments.quick or arguments.without_layer or arguments.topics or _is_other(arguments)
+    if arguments.out is None and not is_partial:
         pages = {Path(page.path): (found, page.part) for page, found in whole_pages(kept(), chosen)}
     bad = False
     for out, (found, part) in (pages or {arguments.out: (results, arguments.only)}).items():
@@ -106,6 +113,12 @@ def _arguments() -> argparse.Namespace:
         help="topics of each cell of the group `many`, instead of those in its name; not for claims",
     )
     parser.add_argument(
+        "--pulsar",
+        metavar="VERSION",
+        default=PULSAR_4.version,
+        help="the release that is the peer, instead of 4.0.7; its figures go to no page",
+    )
+    parser.add_argument(
         "--without-layer", action="store_true", help="only the peers, with the layer's librdkafka settings"
     )
     parser.add_argument(
@@ -116,11 +129,20 @@ def _arguments() -> argparse.Namespace:
         "without such a page, standard output",
     )
     arguments = parser.parse_args()
+    try:
+        arguments.pulsar = release_of(arguments.pulsar)
+    except PulsarStandaloneError as error:
+        parser.error(str(error))
     if arguments.topics is not None and (arguments.topics < 1 or arguments.quick or arguments.kept):
         parser.error(f"--topics is {arguments.topics}, expected at least 1, without --quick and --kept")
-    if arguments.kept and arguments.without_layer:
-        parser.error("--kept measures nothing: it does not go with --without-layer")
+    if arguments.kept and (arguments.without_layer or _is_other(arguments)):
+        parser.error("--kept measures nothing: it does not go with --without-layer and --pulsar")
     return arguments
+
+
+def _is_other(arguments: argparse.Namespace) -> bool:
+    """Whether the peer is not the release whose figures the pages have."""
+    return arguments.pulsar is not PULSAR_4
 
 
 def _all_cells() -> list[str]:
@@ -167,7 +189,8 @@ def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> 
             settings = _settings(bootstrap, with_layer=with_layer)
         pulsar_url = admin_url = None
         if any(cell.system is System.PULSAR for cell in all_cells):
-            pulsar = stack.enter_context(PulsarStandalone(PulsarOptions(extra=_KEEP_MESSAGES)))
+            options = PulsarOptions(extra=_KEEP_MESSAGES, release=arguments.pulsar)
+            pulsar = stack.enter_context(PulsarStandalone(options))
             pulsar_url, admin_url = pulsar.service_url, pulsar.admin_url
         gateway_url = None
         if any(cell.system is System.GATEWAY for cell in all_cells):
@@ -182,7 +205,7 @@ def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> 
                 print(f"  {cell}: {outcome.failure or outcome.rounds}", file=sys.stderr, flush=True)
             named = {f"{group.name}/{cell}": outcome for cell, outcome in outcomes.items()}
             results[group.name] = GroupResult(sitting, settings, named)
-            if not arguments.quick and cells == list(group.cells):
+            if not (arguments.quick or _is_other(arguments)) and cells == list(group.cells):
                 keep(group.name, results[group.name])
     return results
 
@@ -205,6 +228,8 @@ def _notes(arguments: argparse.Namespace, part: str | None) -> list[str]:
         notes.append(f"{arguments.topics} topics in each cell of `many`: not for claims.")
     if part:
         notes.append(f"Part of the plan: {part}.")
+    if _is_other(arguments):
+        notes.append("The peer is another Pulsar than that of the pages; its Java client is still that of 4.0.7.")
     if arguments.without_layer:
         notes.append("The peers alone; linger.ms and the fetch queue are assumed, not asked of the layer.")
     return notes

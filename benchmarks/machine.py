@@ -11,15 +11,15 @@ from typing import Final
 import confluent_kafka
 
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
-from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.embedded.java import OLDEST, find_java
 from pulsar_on_kafka.embedded.settings import kafka_version
 from pulsar_on_kafka_spark.base.connector_jars import connector_of
-from tests.compat.pulsar_standalone import PULSAR_4
+from tests.compat.pulsar_standalone import PULSAR_4, PulsarRelease
 
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
 
 
-def facts() -> dict[str, str]:
+def facts(pulsar: PulsarRelease = PULSAR_4) -> dict[str, str]:
     return {
         "cores": str(len(os.sched_getaffinity(0))),
         "processor": _line("/proc/cpuinfo", "model name"),
@@ -30,7 +30,7 @@ def facts() -> dict[str, str]:
         "Apache Kafka": f"{kafka_version()} (embedded broker)",
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
         "Apache Spark": f"pyspark {_installed('pyspark')}, connector {connector_of().version}",
-        "Apache Pulsar": f"{PULSAR_4.version} (standalone)",
+        "Apache Pulsar": f"{pulsar.version} (standalone, Java {_java(pulsar.oldest_java)})",
         "pulsar-client": _installed("pulsar-client"),
     }
 
@@ -47,9 +47,9 @@ def _line(file: str, start: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(start)), "unknown")
 
 
-def _java() -> str:
+def _java(oldest: int = OLDEST) -> str:
     try:
-        return find_java().version
+        return find_java(oldest).version
     except EmbeddedBrokerError:
         return "none"
 
