@@ -237,7 +237,7 @@ _MEMBER: Final = MemberId("client-ü", 3)
 _LINEAGE: Final = Lineage(_KAFKA_ID, 17, 42, _SESSION, 5, 300)
 _TRAFFIC: Final = Traffic(
     400, 80_000, 2.5, 500.0, 0.5, 2.0, 1_700_000_000_000, "127.0.0.1:50000", True, "Pulsar-Java-v4.0.7",
-    1_700_000_000_001, 1_700_000_000_009, 1_700_000_000_010, 1_700_000_000_000, 1_700_000_000_008,
+    1_700_000_000_009, 1_700_000_000_010, 1_700_000_000_008, 2,
 )  # fmt: skip
 _HOLES: Final = Holes(BitMap([1, 2, 3, 70_000]), {5: (10, 0b1000000001), 400: (3, 0b10)})
 _DELIVERIES: Final = Deliveries(

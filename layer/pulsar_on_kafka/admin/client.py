@@ -195,6 +195,8 @@ class AdminClient(
                 for name, found in subscriptions.items()
                 if (cluster := cluster_of(name)) is not None
             },
+            created_ms=opened.created_ms,
+            last_publish_ms=self.node.admin.newest_times(opened.kafka_topic, list(ends), deadline),
             hashing_schemes=self.node.producers.routed_by(opened, deadline),
         )
 

@@ -166,6 +166,10 @@ class TopicStats:
     replication: dict[str, ReplicationStats] = field(default_factory=dict)
     """Replication by cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that
     copies."""
+    created_ms: int = 0
+    """The Unix time at which it was made; 0: not on record."""
+    last_publish_ms: Mapping[int, int] = field(default_factory=dict)
+    """The publish time (Unix ms) of the newest message of each partition that has any."""
     hashing_schemes: tuple[str, ...] = ()
     """The hashing schemes of its producers, the first one first; with more than one, a key may lie in two
     partitions."""

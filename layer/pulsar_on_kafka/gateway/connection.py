@@ -35,13 +35,12 @@ from pulsar_on_kafka.gateway.watches.coordinator_watches import CoordinatorWatch
 from pulsar_on_kafka.gateway.watches.namespace_watches import NamespaceWatchHandler
 from pulsar_on_kafka_mapping.wire.command_types import AuthResponseCommand, Command, ConnectCommand
 from pulsar_on_kafka_mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, parsed
+from pulsar_on_kafka_mapping.wire.entries import ENTRY_PADDING_BYTES
 from pulsar_on_kafka_mapping.wire.frames import Frame
 from pulsar_on_kafka_mapping.wire.repeated_sends import plain_send
 
 _log: Final = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
-"""The limit in CONNECTED, above which clients chunk messages: Pulsar's default."""
 MAX_UNCONNECTED: Final = 1_000
 """Connections of a gateway without a login: one more closes the oldest of them."""
 _MAX_CLIENT_VERSION_CHARS: Final = 100
@@ -237,7 +236,7 @@ class Connection(asyncio.Protocol):
         if not self._login.connect(command):
             return
         self._connections.expects_no_login(self)
-        self.reader.accept_large_frames()
+        self.reader.accept_large_frames(self._context.max_message_bytes + ENTRY_PADDING_BYTES)
         self._timer.cancel()
         self._timer = self._context.loop.call_later(keep_alive.INTERVAL_S, self._check_keep_alive)
         role, version = self._login.role, min(command.protocol_version, PROTOCOL_VERSION)
@@ -247,7 +246,7 @@ class Connection(asyncio.Protocol):
             Type.CONNECTED,
             server_version=SERVER_VERSION,
             protocol_version=version,
-            max_message_size=MAX_MESSAGE_BYTES,
+            max_message_size=self._context.max_message_bytes,
             feature_flags={
                 "supports_topic_watchers": True,
                 "supports_get_partitioned_metadata_without_auto_creation": True,

@@ -39,6 +39,7 @@ from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 
 _log: Final = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class GatewaySettings:
         fleet: gateways of one fleet share the topics, so that clients must reach all of them. Each fleet serves all
             topics.
         http_port: the port of `rest.RestServer`.
+        max_message_bytes: clients send larger messages in chunks, or fail them. Source: Pulsar's `maxMessageSize`.
         rates_interval_s: rates in statistics are those of the last interval of this length.
     """
 
@@ -74,6 +76,7 @@ class GatewaySettings:
     access: GatewayAccess = OPEN_ACCESS
     http_port: int = 0
     rates_interval_s: float = INTERVAL_S
+    max_message_bytes: int = MAX_MESSAGE_BYTES
 
     def context(self) -> ssl.SSLContext | None:
         """Raises InvalidOption: files are no certificates, or `trusted` is there without a certificate."""
@@ -142,6 +145,7 @@ class Gateway:
             TopicWatchers(self.tenants, self._scheduler),
             WaitingProducers(self._loop.call_later),
             self.authorization,
+            settings.max_message_bytes,
         )
         self.connections = Connections()
         self._listeners = [

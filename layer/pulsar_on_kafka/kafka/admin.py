@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
@@ -317,10 +317,15 @@ class KafkaAdmin(OfOneProcess):
         return found
 
     def _request_offsets(
-        self, specs: Mapping[tuple[str, int], Any], deadline: Deadline, *missing: type[errors.LayerError]
+        self,
+        specs: Mapping[tuple[str, int], Any],
+        deadline: Deadline,
+        *missing: type[errors.LayerError],
+        read: Callable[[Any, str], int] | None = None,
     ) -> tuple[dict[tuple[str, int], int], set[str]]:
-        """The offsets, and topics with partitions that have no leader now. Those with an error of `missing` are left
-        out."""
+        """The offsets, or what `read` takes from the replies, and topics with partitions that have no leader now.
+        Those with an error of `missing` are left out."""
+        read = _reported_offset if read is None else read
         found: dict[tuple[str, int], int] = {}
         without_leader: set[str] = set()
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
@@ -328,7 +333,7 @@ class KafkaAdmin(OfOneProcess):
             what = f"requesting offsets of {where.topic}-{where.partition}"
             try:
                 answer = result(future, deadline, what, on_topic("Describe", where.topic))
-                found[where.topic, where.partition] = _reported_offset(answer, what)
+                found[where.topic, where.partition] = read(answer, what)
             except errors.NoLeaderNow:
                 without_leader.add(where.topic)
             except missing:
@@ -343,6 +348,12 @@ class KafkaAdmin(OfOneProcess):
         """
         with suppress(errors.LayerError):  # the caller retries
             self.list_topics(deadline)
+
+    def newest_times(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
+        """The highest timestamp (ms) in each partition; one without records, or without a leader now, is missing."""
+        spec = OffsetSpec.max_timestamp()
+        found, _ = self._request_offsets({(topic, each): spec for each in partitions}, deadline, read=_reported_time)
+        return {partition: timestamp_ms for (_, partition), timestamp_ms in found.items() if timestamp_ms >= 0}
 
     def offsets_at_time(
         self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, deadline: Deadline
@@ -448,6 +459,12 @@ class KafkaAdmin(OfOneProcess):
     def close(self) -> None:
         self._groups.close()
         handles.release(self._handle)
+
+
+def _reported_time(answer: Any, what: str) -> int:
+    """The timestamp in a reply, -1 without a record. Raises DeadlineExceeded, as `_reported_offset`."""
+    _reported_offset(answer, what)
+    return int(answer.timestamp)
 
 
 def _reported_offset(answer: Any, what: str) -> int:

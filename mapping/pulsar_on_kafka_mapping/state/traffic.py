@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsar_on_kafka_mapping.state.codecs.json_records import Count
+from pulsar_on_kafka_mapping.state.codecs.json_records import Count, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class Traffic:
     redelivered messages, and acknowledgements. `blocked`: it holds its maximum of unacknowledged messages. `client` is
     the client's own description of its kind and version.
 
-    The times (Unix ms, 0: never) are those of a consumer: its first and last messages, its last acknowledgement, and
-    its first and last permits.
+    The times (Unix ms, 0: never) are those of a consumer's last message, acknowledgement and permits. `partition`: the
+    one that the client opened; -1: the whole topic.
     """
 
     messages: Count
@@ -30,8 +30,7 @@ class Traffic:
     address: str = ""
     blocked: bool = False
     client: str = ""
-    first_delivered_ms: Count = 0
     last_delivered_ms: Count = 0
     last_acked_ms: Count = 0
-    first_flow_ms: Count = 0
     last_flow_ms: Count = 0
+    partition: Int64 = -1

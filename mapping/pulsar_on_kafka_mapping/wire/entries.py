@@ -16,8 +16,10 @@ from pulsar_on_kafka_mapping.encoding.varint import ByteReader
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
-MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 + 10 * 1024
-"""Pulsar's `maxMessageSize` and what it allows for metadata besides."""
+ENTRY_PADDING_BYTES: Final = 10 * 1024
+"""Pulsar's allowance for metadata beside a message."""
+MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 + ENTRY_PADDING_BYTES
+"""Pulsar's default `maxMessageSize`, and its allowance."""
 MAX_MESSAGE_ENTRY_BYTES: Final = MAX_ENTRY_BYTES - 64
 """Metadata and payload of one entry, beside checksum and sizes."""
 

@@ -241,6 +241,11 @@ def test_a_role_uses_the_routes_that_it_was_granted(
             assert words in found.json()["reason"]
 
 
+def test_a_missing_tenant_is_reported_before_a_missing_right(site: Site) -> None:
+    found = site.ask(STRANGER, "GET", "/admin/v2/namespaces/none-of-these/n/retention")
+    assert (found.status_code, found.json()["reason"]) == (404, "Tenant does not exist")
+
+
 def test_subscriptions_are_for_their_roles_and_begin_with_the_role_in_prefix_mode(site: Site) -> None:
     mode, restricted = "/admin/v2/namespaces/{ns}/subscriptionAuthMode", "/admin/v2/namespaces/{ns}/permissions"
     with site.official(CONSUMER) as client:

@@ -99,6 +99,7 @@ def test_nobody_else_imports_its_libraries() -> None:
         (["--super-user", "me"], "no client logs in"),
         (["--authorization"], "no client logs in"),
         (["--anonymous-role", "anybody"], "no client logs in"),
+        (["--max-message-size", "1023"], "equal to 1024, got '1023'"),
         (["--token-secret-key", "/nowhere/key"], "cannot be read"),
     ],
 )

@@ -387,6 +387,10 @@ def test_clients_of_the_gateway_have_rates(serving_rest: ServingRest, unique: Un
     assert it["clientVersion"].startswith("Pulsar-CPP-v")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", it["address"])
     assert it["connectedSince"] <= of_it["connectedSince"]
+    last = [it[f"last{name}Timestamp"] for name in ("ConsumedFlow", "Consumed", "Acked")]
+    assert last == [subscription[f"last{name}Timestamp"] for name in ("ConsumedFlow", "Consumed", "Acked")]
+    assert min(last) > 0
+    assert told["lastPublishTimeStamp"] > told["topicCreationTimeStamp"] > 0
     for name in ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate"):
         assert subscription[name] == it[name]
         assert told.get(name) in (None, it[name])
@@ -422,9 +426,39 @@ def test_partitions_have_statistics_each(rest: Rest, admin: AdminClient, unique:
     one = f"persistent://public/default/{topic}-partition-1"
     assert told["partitions"][one] == rest.get(f"{here}-partition-1/stats")
     assert rest.get(f"{here}/partitioned-stats", perPartition="false")["partitions"] == {}
+    assert told["lastPublishTimeStamp"] == 0 < told["topicCreationTimeStamp"]
     rest.refuses(404, "partitioned-stats", "GET", f"{here}/stats")
     rest.refuses(404, "none is 2", "GET", f"{here}-partition-2/stats")
     rest.refuses(400, "perPartition", "GET", f"{here}/partitioned-stats", params={"perPartition": "maybe"})
+
+
+def test_a_client_has_a_producer_and_a_consumer_in_each_partition(
+    serving_rest: ServingRest, admin: AdminClient, unique: Unique
+) -> None:
+    """In the statistics of the whole topic its producers are one."""
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    here = f"/admin/v2/persistent/public/default/{topic}"
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    with serving_rest() as running, closing(pulsar.Client(running.url(), logger=quiet)) as client:
+        rest = Rest(running.url())
+        client.subscribe(topic, "s", consumer_name="c")
+        mode = pulsar.PartitionsRoutingMode.RoundRobinDistribution
+        producer = client.create_producer(topic, "p", message_routing_mode=mode)
+        for _ in range(4):
+            producer.send(b"x")
+
+        def parts() -> list[dict[str, Any]]:
+            return [rest.get(f"{here}-partition-{number}/stats") for number in (0, 1)]
+
+        until(lambda: all(each.get("msgInCounter") == 2 for each in parts()), "the producers' report")
+        for each in parts():
+            assert [one["producerName"] for one in each["publishers"]] == ["p"]
+            assert [one["consumerName"] for one in each["subscriptions"]["s"]["consumers"]] == ["c"]
+            assert each["lastPublishTimeStamp"] > each["topicCreationTimeStamp"]
+        whole = rest.get(f"{here}/partitioned-stats", perPartition="false")
+        assert [(one["producerName"], whole["msgInCounter"]) for one in whole["publishers"]] == [("p", 4)]
+        assert whole["lastPublishTimeStamp"] == max(each["lastPublishTimeStamp"] for each in parts())
 
 
 def test_topics_have_properties(rest: Rest, unique: Unique) -> None:

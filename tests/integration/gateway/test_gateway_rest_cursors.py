@@ -266,6 +266,9 @@ def test_entries_are_read_with_their_metadata(
     assert rest.ask("GET", f"{here}/subscription/s/position/2").content == b"1"
     rest.refuses(404, "Message not found", "GET", f"{here}/subscription/s/position/3")
     rest.refuses(400, "1 or more", "GET", f"{here}/subscription/s/position/0")
+    assert rest.ask("GET", f"{here}/subscription/new/position/1").content == b"x" * 2000  # created, as in Pulsar
+    assert rest.get(f"{here}/subscriptions") == ["new", "s"]
+    rest.refuses(404, "does not exist", "GET", f"{here}none/subscription/s/position/1")
     for origin, position, value in (("earliest", 2, b"0"), ("latest", 1, b"1"), ("latest", 9, b"x" * 2000)):
         query = {"initialPosition": origin, "messagePosition": str(position)}
         assert rest.ask("GET", f"{here}/examinemessage", params=query).content == value

@@ -89,6 +89,8 @@ class Topic:
     """Whether its backlog exceeded a quota when it was opened."""
     terminated: Mapping[int, int] = field(default_factory=dict)
     """The end of each partition of a terminated topic: the offset behind its last message. Empty otherwise."""
+    created_ms: int = 0
+    """The Unix time at which it was made; 0: not on record."""
 
     def partition_field(self, partition: int) -> int:
         """The partition that a message id shows."""
@@ -111,6 +113,7 @@ def opened_topic(record: TopicRecord, partitions: int) -> Topic:
         {int(partition): end for partition, end in record.compacted_to.items()},
         backlog_exceeded=record.backlog_exceeded,
         terminated={int(partition): end for partition, end in record.terminated.items()},
+        created_ms=record.created_ms,
     )
 
 

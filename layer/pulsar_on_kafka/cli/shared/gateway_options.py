@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.cli.shared.http_options import LOCAL
 from pulsar_on_kafka.cli.shared.output import CommandFailed
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
@@ -101,6 +102,17 @@ class GatewayOptions:
         int, typer.Option("--http-port", min=0, max=65535, help="Where the gateway answers REST; 0: a free one.")
     ] = REST_PORT
 
+    max_message_size: Annotated[
+        int,
+        typer.Option(
+            "--max-message-size",
+            metavar="BYTES",
+            min=1024,
+            max=MAX_MESSAGE_BYTES,
+            help="Clients send larger messages in chunks, or fail them.",
+        ),
+    ] = MAX_MESSAGE_BYTES
+
     def settings(self, host: str, port: int, tls: ServerTls) -> GatewaySettings:
         """Raises CommandFailed: the extra is not installed. InvalidOption: a key is none. typer.BadParameter: options
         that do not go together."""
@@ -132,7 +144,17 @@ class GatewayOptions:
                 )
         users = frozenset(self.super_users or ())
         access = GatewayAccess(tokens, bool(self.tls_trust), users, self.authorization, self.anonymous_role)
-        return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
+        return GatewaySettings(
+            host,
+            port,
+            self.advertised,
+            tls,
+            self.fleet,
+            self.tls_trust,
+            access,
+            self.http_port,
+            max_message_bytes=self.max_message_size,
+        )
 
 
 @dataclass(frozen=True)

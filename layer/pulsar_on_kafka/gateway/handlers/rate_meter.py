@@ -14,11 +14,9 @@ INTERVAL_S: Final = 60.0
 
 class Meter:
     """Each count is increased by one thread. Rates are those of the last interval that the gateway noted, as those of
-    Pulsar's `Rate`. Memory: four counts, present and noted, and five times."""
+    Pulsar's `Rate`. Memory: four counts, present and noted, and three times."""
 
     __slots__ = (
-        "_first_delivered_ms",
-        "_first_flow_ms",
         "_last_acked_ms",
         "_last_delivered_ms",
         "_last_flow_ms",
@@ -41,8 +39,7 @@ class Meter:
         self.client = client
         self._now_ms = now_ms
         self.since_ms = now_ms()
-        self._first_delivered_ms = self._last_delivered_ms = self._last_acked_ms = 0
-        self._first_flow_ms = self._last_flow_ms = 0
+        self._last_delivered_ms = self._last_acked_ms = self._last_flow_ms = 0
         self.messages = 0
         self.bytes = 0
         self.redelivered = 0
@@ -59,7 +56,6 @@ class Meter:
         self.messages += messages
         self.bytes += size
         self._last_delivered_ms = self._now_ms()
-        self._first_delivered_ms = self._first_delivered_ms or self._last_delivered_ms
 
     def acknowledge(self, messages: int) -> None:
         self.acknowledged += messages
@@ -68,7 +64,6 @@ class Meter:
     def grant(self) -> None:
         """Note that the consumer's client granted permits."""
         self._last_flow_ms = self._now_ms()
-        self._first_flow_ms = self._first_flow_ms or self._last_flow_ms
 
     def note(self, now_s: float) -> None:
         """Note the end of an interval. One of no length is ignored."""
@@ -80,11 +75,10 @@ class Meter:
             self._rates = messages, size, again, acked
             self._noted, self._noted_s = counts, now_s
 
-    def traffic(self, *, blocked: bool = False) -> Traffic:
+    def traffic(self, partition: int, *, blocked: bool = False) -> Traffic:
         return Traffic(
             self.messages, self.bytes, *self._rates, self.since_ms, self.address, blocked, self.client,
-            self._first_delivered_ms, self._last_delivered_ms, self._last_acked_ms,
-            self._first_flow_ms, self._last_flow_ms,
+            self._last_delivered_ms, self._last_acked_ms, self._last_flow_ms, partition,
         )  # fmt: skip
 
 

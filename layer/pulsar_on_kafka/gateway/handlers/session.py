@@ -30,6 +30,7 @@ from pulsar_on_kafka.gateway.protocol.frame_reader import FrameReader
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
 _log: Final = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class GatewayContext:
     watchers: TopicWatchers
     waiting: WaitingProducers
     authorization: Authorization | None = None
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    """The limit in CONNECTED, above which clients chunk messages."""
     """None: each role may produce and consume everything."""
     entries: OutgoingEntries = field(default_factory=OutgoingEntries)
 

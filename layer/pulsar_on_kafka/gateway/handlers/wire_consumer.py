@@ -201,7 +201,7 @@ class WireEndpoint(Endpoint):
         self._frames.send(frames)
 
     def traffic(self) -> Traffic:
-        return self.meter.traffic(blocked=self.blocked)
+        return self.meter.traffic(TopicName.parse(self.topic).partition, blocked=self.blocked)
 
     @property
     def blocked(self) -> bool:

@@ -143,7 +143,7 @@ def open_producer(
         properties=properties,
         use=USE,
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
-        traffic=meter.traffic,
+        traffic=partial(meter.traffic, name.partition),
     )
     try:
         sender = admission.admit(application)

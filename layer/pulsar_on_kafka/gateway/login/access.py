@@ -72,11 +72,13 @@ class TokenKey:
         return TokenKey(key, algorithms)
 
     def login(self, token: bytes) -> Login:
-        """The login of a token. Characters that the decoder would skip are rejected, so that a login has one text.
+        """The login of a token. White space around it is removed, as in Pulsar: files of tokens end with a newline.
+        Other characters that the decoder would skip are rejected, so that a login has one text.
 
         Raises:
             AuthenticationError: the token is not signed with this key, has expired, has not begun, or has no subject.
         """
+        token = token.strip()
         if token and _OTHER_CHARACTERS.search(token):
             raise AuthenticationError("the token is not valid: it has other characters than base64url and dots")
         try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka.gateway.protocol.flow_control import FlowControl
 from pulsar_on_kafka_mapping.wire.commands import MalformedCommand
-from pulsar_on_kafka_mapping.wire.frames import MAX_FRAME_BYTES, Frame, FrameCutter, MalformedFrame
+from pulsar_on_kafka_mapping.wire.frames import Frame, FrameCutter, MalformedFrame
 
 MAX_CONNECT_BYTES: Final = 64 * 1024
 """Bytes of a frame before the client has logged in."""
@@ -39,8 +39,8 @@ class FrameReader:
         self._cutter = FrameCutter(MAX_CONNECT_BYTES)
         self._is_handling = False
 
-    def accept_large_frames(self) -> None:
-        self._cutter.max_bytes = MAX_FRAME_BYTES
+    def accept_large_frames(self, max_bytes: int) -> None:
+        self._cutter.max_bytes = max_bytes
 
     def receive(self, data: bytes) -> bool:
         """Returns whether a frame is complete."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_on_kafka.admin import EntryTransaction, StoredEntry
+from pulsar_on_kafka.exceptions import SubscriptionNotFound
 from pulsar_on_kafka.gateway.handlers.entry_encoder import decoded_entry
 from pulsar_on_kafka.gateway.rest.cursors import check_one_partition, check_persistent, place_of
 from pulsar_on_kafka.gateway.rest.entry_headers import flag, metadata_headers
@@ -16,11 +17,17 @@ from pulsar_on_kafka_mapping.wire.compression import decompress
 
 
 def peek(request: RestRequest) -> Binary:
-    """The entry at a position, from 1, of a subscription's backlog."""
+    """The entry at a position, from 1, of a subscription's backlog. As in Pulsar, a missing subscription is created at
+    the topic's beginning."""
     check_persistent(request, "Peek messages on a non-persistent topic is not allowed")
     check_one_partition(request, "Peek messages on a partitioned topic is not allowed")
+    admin, topic, subscription = request.admin, request.topic, request.names["subscription"]
     position = request.number("position")
-    return _reply(request.admin.peek_entry(request.topic, request.names["subscription"], position))
+    try:
+        return _reply(admin.peek_entry(topic, subscription, position))
+    except SubscriptionNotFound:
+        admin.create_subscription(topic, subscription, from_earliest=True)
+        return _reply(admin.peek_entry(topic, subscription, position))
 
 
 def by_id(request: RestRequest) -> Binary:

@@ -30,7 +30,7 @@ class RouteRight:
     administers: bool
 
     def check(self, authorization: Authorization, role: str, request: RestRequest) -> None:
-        """May block. Raises RestError: the role has no such right."""
+        """May block. Raises RestError: the role has no such right. NoSuchTenant."""
         if authorization.is_super_user(role):
             return
         if self.requirement is None:
@@ -39,6 +39,8 @@ class RouteRight:
             return
         reason = authorization.refusal(role, self._operation(self.requirement, request), request.deadline())
         if reason is not None:
+            if self.requirement is Requirement.ADMINISTER:
+                request.admin.get_tenant_info(request.names["tenant"])  # as in Pulsar, 404 comes before 403
             raise RestError(403, reason)
 
     @staticmethod

@@ -24,6 +24,8 @@ _COUNTERS_IN: Final = ("msgInCounter", "bytesInCounter")
 _COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
 """Fields of the connected producers and consumers. The counts of former ones are not kept."""
 _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
+_TIMES: Final = ("lastConsumedFlowTimestamp", "lastConsumedTimestamp", "lastAckedTimestamp")
+"""Those of a subscription are the latest of its connected consumers, as in Pulsar."""
 
 
 def stats(request: RestRequest) -> dict[str, Any]:
@@ -74,11 +76,11 @@ class _TopicStatistics:
         self._lists_consumers = not request.flag("excludeConsumers")
 
     def of(self, partition: int | None) -> dict[str, Any]:
-        """The statistics of one partition, or of all together. Producers, consumers and transactions belong to the
-        whole topic."""
+        """The statistics of one partition, or of all together. Transactions, and producers and consumers of the SDK,
+        belong to the whole topic."""
         subscriptions = {
             name: {
-                **_subscription(found, partition, self._consumers[name]),
+                **_subscription(found, partition, self._consumers_of(name, partition)),
                 **self._sizes_of(found, partition),
             }
             for name, found in self._subscriptions.items()
@@ -88,30 +90,59 @@ class _TopicStatistics:
             name: found if self._lists_consumers else {**found, "consumers": []}
             for name, found in subscriptions.items()
         }
-        storage = self._storage(partition)
-        if partition is not None and self.topic.partitioned:
-            return {**storage, "subscriptions": listed}
-        publishers = [_publisher(each) for each in self.topic.publishers]
+        publishers = self._publishers(partition)
         rates_in = _sums(publishers, _RATES_IN)
+        whole = self.topic
+        transactions = {"ongoingTxnCount": whole.ongoing_txn_count, "abortedTxnCount": whole.aborted_txn_count}
         return {
             **rates_in,
             "averageMsgSize": _average(rates_in["msgRateIn"], rates_in["msgThroughputIn"]),
             **_sums(subscriptions.values(), _RATES_OUT),
             **_counts(publishers, _COUNTERS_IN),
             **_counts(subscriptions.values(), _COUNTERS_OUT),
-            **storage,
+            **self._storage(partition),
+            **self._times_of_topic(partition),
             "subscriptions": listed,
             "publishers": [
                 {name: value for name, value in each.items() if name not in _COUNTERS_IN} for each in publishers
             ]
             if self._lists_publishers
             else [],
-            "ongoingTxnCount": self.topic.ongoing_txn_count,
-            "abortedTxnCount": self.topic.aborted_txn_count,
+            **({} if self.topic.partitioned and partition is not None else transactions),
             "replication": {
                 name: {"replicationBacklog": each.backlog, "connected": bool(each.connected)}
                 for name, each in self.topic.replication.items()
             },
+        }
+
+    def _consumers_of(self, subscription: str, partition: int | None) -> list[ConsumerStats]:
+        """Those of the partition, and those of the whole topic."""
+        return [
+            each
+            for each in self._consumers[subscription]
+            if partition is None or each.traffic is None or each.traffic.partition in (-1, partition)
+        ]
+
+    def _publishers(self, partition: int | None) -> list[dict[str, Any]]:
+        """A client has one producer for each partition. In the statistics of all partitions they are one, as in
+        Pulsar."""
+        if not self.topic.partitioned:
+            return [_publisher(each) for each in self.topic.publishers]
+        if partition is not None:
+            found = self.topic.publishers
+            return [_publisher(each) for each in found if each.traffic and each.traffic.partition == partition]
+        parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for each in self.topic.publishers:
+            parts.setdefault((each.producer_name, each.process), []).append(_publisher(each))
+        return [_merged(of_one) for of_one in parts.values()]
+
+    def _times_of_topic(self, partition: int | None) -> dict[str, int]:
+        published = self.topic.last_publish_ms
+        return {
+            "topicCreationTimeStamp": self.topic.created_ms,
+            "lastPublishTimeStamp": max(published.values(), default=0)
+            if partition is None
+            else published.get(partition, 0),
         }
 
     def _storage(self, partition: int | None) -> dict[str, Any]:
@@ -157,7 +188,9 @@ def _subscription(
         **_counts(listed, _COUNTERS_OUT),
         "type": found.type,
         "msgBacklog": sum(each.backlog for each in cursors),
+        "consumersAfterMarkDeletePosition": {},
         "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
+        **{name: max((each[name] for each in listed if name in each), default=0) for name in _TIMES},
         "unackedMessages": sum(each["unackedMessages"] for each in listed),
         "isDurable": found.durable,
         "isReplicated": found.replicated,
@@ -190,6 +223,9 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "address": traffic.address,
         "clientVersion": traffic.client,
         "connectedSince": time_text(traffic.since_ms),
+        "lastConsumedFlowTimestamp": traffic.last_flow_ms,
+        "lastConsumedTimestamp": traffic.last_delivered_ms,
+        "lastAckedTimestamp": traffic.last_acked_ms,
     }
 
 
@@ -215,6 +251,15 @@ def _publisher(found: PublisherStats) -> dict[str, Any]:
         "address": traffic.address,
         "clientVersion": traffic.client,
     }
+
+
+def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One client's producers of several partitions as one."""
+    if len(parts) == 1:
+        return parts[0]
+    rates = _sums(parts, _RATES_IN)
+    average = _average(rates["msgRateIn"], rates["msgThroughputIn"])
+    return {**parts[0], **rates, **_counts(parts, _COUNTERS_IN), "averageMsgSize": average}
 
 
 def _sums(found: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
