@@ -19,6 +19,7 @@ from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS
+from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 
@@ -47,11 +48,11 @@ class ServedConnection:
             is_new=lambda bundle: False,
         )  # fmt: skip
         nothing: Any = None
-        tenants = ServedTenants(node, None)
+        tenants, loop = ServedTenants(node, None), cast("asyncio.AbstractEventLoop", self)
         self._connection = Connection(
             GatewayContext(
                 node,
-                cast("asyncio.AbstractEventLoop", self),
+                loop,
                 pool,
                 sharing,
                 tenants,
@@ -61,6 +62,15 @@ class ServedConnection:
                 SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
                 SimpleNamespace(watch=lambda topic, consumer: None),  # type: ignore[arg-type]
                 SimpleNamespace(watch=lambda topic, session: None, unwatch=lambda session: None),  # type: ignore[arg-type]
+                StreamController(
+                    node,
+                    cast("asyncio.AbstractEventLoop", self),
+                    self.call_soon_threadsafe,
+                    pool,
+                    sharing,
+                    nothing,
+                    60.0,
+                ),
                 watchers or TopicWatchers(tenants, nothing),
                 WaitingProducers(self.call_later),
             ),

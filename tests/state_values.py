@@ -125,13 +125,16 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     LifeState,
     NamespaceRecord,
     PartitionSeat,
+    RegistrationsRecord,
     SubscriptionRecord,
     TopicRecord,
     Unused,
     decode_namespace,
+    decode_registrations,
     decode_subscription,
     decode_topic,
     encode_namespace,
+    encode_registrations,
     encode_subscription,
     encode_topic,
 )
@@ -357,6 +360,9 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "subscription that is new": Case(
         encode_subscription, decode_subscription, SubscriptionRecord(_TOPIC, "audit", LifeState.CREATING, "Failover")
+    ),
+    "consumer registrations": Case(
+        encode_registrations, decode_registrations, RegistrationsRecord(_TOPIC, "audit", 17, ("a", "ä"))
     ),
     "schema": Case(
         encode_schema,

@@ -33,6 +33,7 @@ from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue
 from pulsar_on_kafka.gateway.watches.coordinator_watches import CoordinatorWatchHandler
 from pulsar_on_kafka.gateway.watches.namespace_watches import NamespaceWatchHandler
+from pulsar_on_kafka.gateway.watches.stream_consumers import StreamConsumerHandler
 from pulsar_on_kafka_mapping.wire.command_types import AuthResponseCommand, Command, ConnectCommand
 from pulsar_on_kafka_mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, parsed
 from pulsar_on_kafka_mapping.wire.entries import ENTRY_PADDING_BYTES
@@ -130,10 +131,12 @@ class Connection(asyncio.Protocol):
         self.watches = ClientWatchers(context.watchers, metadata, rights, context.soon)
         self.layouts = LayoutHandler(context.node, context.layouts, replies, requests, rights, owners, context.soon)
         self._coordinators = CoordinatorWatchHandler(context.transactions, replies, requests, owners)
+        self.streams = StreamConsumerHandler(session, self.end)
         self._handlers = (
             self,
             self.producers,
             self.consumers,
+            self.streams,
             WatchHandler(self.watchers, replies),
             NamespaceWatchHandler(self.watches, replies),
             self.layouts,
@@ -170,8 +173,11 @@ class Connection(asyncio.Protocol):
         self._login.close()
         self._connections.remove(self)
         closes = [
-            handler.end() for handler in (self.watchers, self.watches, self.layouts, self.producers, self.consumers)
-        ]
+            handler.end()
+            for handler in (
+                self.watchers, self.watches, self.layouts, self.streams, self.producers, self.consumers,
+            )
+        ]  # fmt: skip
         self._coordinators.end()
         self.requests.end()
         self._moves.end()
@@ -299,6 +305,7 @@ class Connection(asyncio.Protocol):
         """Permissions in these namespaces have changed: close what they no longer allow."""
         self.producers.check_rights(namespaces)
         self.consumers.check_rights(namespaces)
+        self.streams.check_rights(namespaces)
         self.watchers.check_rights(namespaces)
         self.watches.check_rights(namespaces)
         self.layouts.check_rights(namespaces)
@@ -321,6 +328,7 @@ _TABLES: Final = (
     Connection.COMMANDS,
     ProducerHandler.COMMANDS,
     ConsumerHandler.COMMANDS,
+    StreamConsumerHandler.COMMANDS,
     WatchHandler.COMMANDS,
     NamespaceWatchHandler.COMMANDS,
     LayoutHandler.COMMANDS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -39,6 +40,8 @@ from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.login.client_login import CONNECT_S
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
+from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
+from pulsar_on_kafka.gateway.streams.subscription_coordinator import GRACE_S
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 
 _log: Final = logging.getLogger(__name__)
@@ -64,6 +67,7 @@ class GatewaySettings:
             topics.
         http_port: the port of `rest.RestServer`.
         max_message_bytes: clients send larger messages in chunks, or fail them. Source: Pulsar's `maxMessageSize`.
+        session_grace_s: a V5 stream consumer whose connection is lost keeps its partitions for this time.
         rates_interval_s: rates in statistics are those of the last interval of this length.
     """
 
@@ -75,6 +79,7 @@ class GatewaySettings:
     trusted: str = ""
     access: GatewayAccess = OPEN_ACCESS
     http_port: int = 0
+    session_grace_s: float = GRACE_S
     rates_interval_s: float = INTERVAL_S
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
@@ -130,6 +135,9 @@ class Gateway:
         self.authorization: Authorization | None = None
         if settings.access.authorization:
             self.authorization = Authorization(node, settings.access, self._check_rights)
+        self._streams = StreamController(
+            node, self._loop, self._soon, self._pool, self._sharing, self._scheduler, settings.session_grace_s
+        )
         self.context = GatewayContext(
             node,
             self._loop,
@@ -142,6 +150,7 @@ class Gateway:
             policies,
             ends,
             layouts,
+            self._streams,
             TopicWatchers(self.tenants, self._scheduler),
             WaitingProducers(self._loop.call_later),
             self.authorization,
@@ -171,14 +180,19 @@ class Gateway:
         if not self._node.clock.is_known:
             aside("pok-gateway-clock", self._node.clock.now_ms)
 
+    def _soon(self, call: Callable[[], None]) -> None:
+        self.context.soon(call)
+
     def _follow(self) -> None:
         if self._sharing.is_disconnected():
             # Clients resend their pending messages to other gateways: librdkafka must not write them later.
             self._node.give_up_producers(USE, ConnectFailed("this gateway is disconnected from Kafka"))
+        self._streams.follow()
         for connection in self.connections.all():
             connection.follow()
 
     def _follow_tenants(self) -> None:
+        self._streams.follow_tenants(self.tenants)
         for connection in self.connections.all():
             connection.follow_tenants()
         self.tenants.wake()

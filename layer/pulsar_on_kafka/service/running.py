@@ -107,7 +107,13 @@ class _Maintenance:
             HeartbeatHousekeeping(node.log, node.clock, node.producers),
             DeadLives(node.log, node.clock, node.topics),
             DeadNames(
-                node.log, node.clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic
+                node.log,
+                node.clock,
+                node.topics.records,
+                node.subscriptions,
+                node.registrations,
+                node.producers,
+                node.has_state_topic,
             ),
             NonDurableHousekeeping(node.clock, node.topics, node.subscriptions, node.memberships),
         )

@@ -67,6 +67,15 @@ class SubscriptionKey(Key, frozen=True, tag="s"):
     attempt: str
 
 
+class RegistrationsKey(Key, frozen=True, tag="sr"):
+    """The key in `subscriptions` of the V5 consumers of a subscription, by compare-and-set (decision 0032)."""
+
+    topic: str
+    subscription: str
+    version: int
+    attempt: str
+
+
 class SchemaKey(Key, frozen=True, tag="sv"):
     """A record of `schemas` has this key: a topic's schemas live as long as the Kafka topic, whose id is Kafka's
     own."""

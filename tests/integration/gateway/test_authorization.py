@@ -112,6 +112,11 @@ COMMANDS: Final[dict[Type, tuple[dict[str, Any], set[str], str]]] = {
         CONSUMES,
         "Client is not authorized to subscribe",
     ),
+    Type.SCALABLE_TOPIC_SUBSCRIBE: (
+        {"consumer_id": 2, "subscription": "s", "consumer_name": "c"},
+        CONSUMES,
+        "Client is not authorized to ScalableTopicSubscribe",
+    ),
     Type.GET_SCHEMA: ({}, LOOKS_UP, "Client is not authorized to get the schema"),
     Type.GET_OR_CREATE_SCHEMA: (
         {"schema": {"name": "s", "type": 1, "schema_data": b""}},

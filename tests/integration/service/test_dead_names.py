@@ -37,6 +37,13 @@ def node(own_broker: EmbeddedBroker) -> Iterator[Any]:
         yield admin.node
 
 
+def _dead_names(node: Any, **late: int) -> DeadNames:
+    return DeadNames(
+        node.log, node.clock, node.topics.records, node.subscriptions, node.registrations, node.producers,
+        node.has_state_topic, **late,
+    )  # fmt: skip
+
+
 def _kept_house(node: Any) -> int:
     """A day later: whatever is there is old."""
     log, clock = node.log, node.clock
@@ -45,7 +52,7 @@ def _kept_house(node: Any) -> int:
         CursorHousekeeping(log, clock, node.topics, node.subscriptions, node.admin, **late),
         HeartbeatHousekeeping(log, clock, node.producers, **late),
         DeadLives(log, clock, node.topics, **late),
-        DeadNames(log, clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic, **late),
+        _dead_names(node, **late),
     )
     return sum(each.run(partition, _soon()) for partition in range(CURSORS.partitions) for each in work)
 
@@ -84,9 +91,7 @@ def test_names_that_are_gone_leave_nothing_and_come_back_as_new(own_broker: Embe
             {ORDERS, BILLS, AUDIT},
             {(ORDERS, "worker"), (BILLS, "worker"), (AUDIT, "worker"), (AUDIT, "another")},
         )
-        young = DeadNames(
-            node.log, node.clock, node.topics.records, node.subscriptions, node.producers, node.has_state_topic
-        )
+        young = _dead_names(node)
         assert sum(young.run(partition, _soon()) for partition in range(CURSORS.partitions)) == 0
         assert _on_record(node) == before
         _kept_house(node)
@@ -112,3 +117,22 @@ def test_names_that_are_gone_leave_nothing_and_come_back_as_new(own_broker: Embe
         assert payloads(receive(client.subscribe(AUDIT, "worker", pulsar.ConsumerType.Shared), 10)) == [
             str(number) for number in range(1, 20, 2)
         ]
+
+
+def test_registrations_without_consumers_or_of_a_deleted_topic_leave_nothing(
+    own_broker: EmbeddedBroker, node: Any
+) -> None:
+    with AdminClient(f"kafka://{own_broker.bootstrap}") as admin:
+        for topic in (ORDERS, BILLS):
+            admin.create_partitioned_topic(topic, 2)
+        orders, bills = (node.topics.find(TopicName.parse(topic), _soon()) for topic in (ORDERS, BILLS))
+        node.registrations.add(orders, "kept", ["a"], _soon())
+        node.registrations.add(orders, "left", ["a"], _soon())
+        assert node.registrations.remove(orders, "left", ["a"], _soon()).names == ()
+        node.registrations.add(bills, "kept", ["a"], _soon())
+        admin.delete_topic(BILLS, force=True)
+        _kept_house(node)
+        left = {name for number in range(TOPICS.partitions) for name in node.registrations.on_record(number, _soon())}
+        assert left == {(ORDERS, "kept")}
+        assert node.registrations.add(orders, "left", ["b"], _soon()).names == ("b",)
+        assert _on_record(node)[0] == {ORDERS}

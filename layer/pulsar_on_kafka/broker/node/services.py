@@ -35,6 +35,10 @@ from pulsar_on_kafka.broker.metadata.policies import (
 )
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
+from pulsar_on_kafka.broker.metadata.subscriptions.consumer_registrations import (
+    REGISTRATION_KEYS,
+    ConsumerRegistrations,
+)
 from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.broker.metadata.tenant_infos import TENANT_INFO_KEYS, TenantInfos
 from pulsar_on_kafka.broker.metadata.tenants import TENANT_KEYS, Tenants
@@ -191,6 +195,7 @@ class Services:
             clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
+        self.registrations = ConsumerRegistrations(Entities(log, SUBSCRIPTIONS, REGISTRATION_KEYS, clock))
         self.schemas = SchemaRegistry(
             configured_storage(log, clock),
             self._schema_policies,

@@ -262,10 +262,15 @@ class SchemaRegistry:
         life = self._life_of(topic, deadline)
         check_size(life.topic, info)
 
-        def judge(history: SchemaHistory, load: Load) -> bool:
-            """False when the schema is to be registered."""
-            if not history.live and not in_use():
-                return False
+        is_used = False
+
+        def judge(history: SchemaHistory, load: Load) -> bool | None:
+            """False when the schema is to be registered. None: another program uses the topic, and may have registered
+            its schema after this history was read."""
+            nonlocal is_used
+            if not history.live and not is_used:
+                is_used = in_use()
+                return None if is_used else False
             check_readable_or_refuse(life.topic, info, self._checkers)
             strategy = (policies or self._policies(topic.base, deadline)).strategy
             if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE:
@@ -278,6 +283,8 @@ class SchemaRegistry:
 
         try:
             _, judged = self._query(life, judge, deadline)
+            if judged is None:
+                _, judged = self._query(life, judge, deadline)
         except errors.IncompatibleSchema:
             self.counts.refused += 1
             raise

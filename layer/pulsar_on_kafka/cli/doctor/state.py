@@ -22,7 +22,12 @@ from pulsar_on_kafka_mapping.state.clusters.cluster_registry import decode_clust
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import decode_import, decode_migration, decode_tenant
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_checkpoint, decode_segment
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import decode_ledger_value
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import decode_namespace, decode_subscription, decode_topic
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    decode_namespace,
+    decode_registrations,
+    decode_subscription,
+    decode_topic,
+)
 from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     decode_bounds,
     decode_claims,
@@ -44,6 +49,7 @@ _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
     keys.TopicKey: decode_topic,
     keys.NamespaceKey: decode_namespace,
     keys.SubscriptionKey: decode_subscription,
+    keys.RegistrationsKey: decode_registrations,
     keys.SchemaKey: decode_schema,
     keys.ClusterRegistryKey: decode_clusters,
     keys.TenantKey: decode_tenant,

@@ -98,6 +98,16 @@ class GatewayOptions:
             "consume everything.",
         ),
     ] = False
+    session_grace: Annotated[
+        float,
+        typer.Option(
+            "--session-grace",
+            metavar="SECONDS",
+            min=0,
+            max=86_400,
+            help="How long a V5 stream consumer whose connection is lost keeps its partitions.",
+        ),
+    ] = 60.0
     http_port: Annotated[
         int, typer.Option("--http-port", min=0, max=65535, help="Where the gateway answers REST; 0: a free one.")
     ] = REST_PORT
@@ -153,6 +163,7 @@ class GatewayOptions:
             self.tls_trust,
             access,
             self.http_port,
+            session_grace_s=self.session_grace,
             max_message_bytes=self.max_message_size,
         )
 

@@ -30,6 +30,7 @@ from pulsar_on_kafka.gateway.protocol.frame_reader import FrameReader
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
+from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
@@ -58,6 +59,8 @@ class GatewayContext:
     """Reports the ends of terminated topics to consumers."""
     layouts: TopicWatch[LayoutSession]
     """Reports new layouts of topics to V5 clients."""
+    streams: StreamController
+    """Assigns segments to V5 consumers."""
     watchers: TopicWatchers
     waiting: WaitingProducers
     authorization: Authorization | None = None

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
@@ -25,7 +24,7 @@ from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement, 
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
-from pulsar_on_kafka_mapping.errors import InvalidTopicName
+from pulsar_on_kafka.gateway.streams.layout_lookup import TopicWithLayout, find_layout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.routing.topic_layouts import TopicLayout, topic_layout
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState
@@ -37,37 +36,6 @@ _log: Final = logging.getLogger(__name__)
 
 MAX_SESSIONS: Final = 10_000
 """Layout sessions of one connection; one more is refused (TooManyRequests)."""
-
-
-class TopicWithLayout(NamedTuple):
-    """An existing topic, and its layout now."""
-
-    topic: Topic
-    layout: TopicLayout
-
-
-def find_layout(node: Node, name: str, deadline: Deadline, *, create: bool) -> TopicWithLayout:
-    """The topic of this name, `topic://...` or `persistent://...`, with its layout.
-
-    `create`: a missing topic is created as the policies of its namespace allow it, with `v5_default_partitions`.
-
-    Raises:
-        InvalidTopicName: the name is not that of a persistent topic, or of a partition. NoSuchTopic, NoSuchNamespace.
-        Refused: the namespace would have too many topics. StoreErrors.
-    """
-    topic = TopicName.parse(name)
-    if not topic.is_persistent or topic.partition >= 0:
-        raise InvalidTopicName(f"topic {name!r:.300} has no layout, expected a persistent topic, not a partition")
-    if create:
-        found = node.topics.open(replace(topic, is_scalable=True), deadline)
-    else:
-        node.namespaces.require(topic.namespace_name, deadline)
-        existing = node.topics.find(topic, deadline)
-        if existing is None:
-            raise errors.NoSuchTopic(f"topic {topic} does not exist")
-        found = existing
-    partitions = found.partitions if found.partitioned else 0
-    return TopicWithLayout(found, topic_layout(topic.base, partitions, found.layout.incarnation))
 
 
 @dataclass(eq=False)

@@ -1,4 +1,5 @@
-"""Removes records in `topics`, `subscriptions` and `producers` of topics and subscriptions that were deleted a day ago.
+"""Removes records in `topics`, `subscriptions` and `producers` of topics and subscriptions that were deleted a day ago,
+and registrations without consumers.
 
 Other workers remove the rest of their data, and check for the deletion: so a topic's record is removed when no other
 state topic refers to it. Incarnations are places in the log and are never reused; for versions see decision 0026.
@@ -22,7 +23,12 @@ from pulsar_on_kafka.statelog.versioned import E
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, SubscriptionRecord, TopicRecord
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    LifeState,
+    RegistrationsRecord,
+    SubscriptionRecord,
+    TopicRecord,
+)
 from pulsar_on_kafka_mapping.state.state_keys import LedgerKey, ProducerClaimsKey, decode_key
 from pulsar_on_kafka_mapping.state.state_topics import (
     CURSOR_CHECKPOINTS,
@@ -69,6 +75,16 @@ class SubscriptionPartitions(Protocol):
     def remove_dead(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
 
 
+class RegistrationPartitions(Protocol):
+    """The calls on `metadata.subscriptions.consumer_registrations.ConsumerRegistrations` that read a partition's
+    records and remove dead ones."""
+
+    def on_record(
+        self, partition: int, deadline: Deadline
+    ) -> Mapping[_Name, tuple[Versioned, RegistrationsRecord]]: ...
+    def remove_dead(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
+
+
 class Producers(Protocol):
     """The calls on `metadata.producers.registry.ProducerRegistry` that find topics without claims and remove dead
     ones."""
@@ -111,6 +127,7 @@ class DeadNames:
         clock: Clock,
         topics: TopicPartitions,
         subscriptions: SubscriptionPartitions,
+        registrations: RegistrationPartitions,
         producers: Producers,
         exists: Callable[[StateTopic, Deadline], bool],
         *,
@@ -122,6 +139,7 @@ class DeadNames:
         self._clock = clock
         self._topics = topics
         self._subscriptions = subscriptions
+        self._registrations = registrations
         self._producers = producers
         self._exists = exists
         self._kept_ms = kept_ms
@@ -147,6 +165,19 @@ class DeadNames:
         }
         done = self._subscriptions.remove_dead(there, _some(gone), deadline)
         left = {topic for topic, _ in subscriptions.keys() - gone.keys()}
+        registrations = {
+            name: found
+            for name, found in self._registrations.on_record(there, deadline).items()
+            if PRODUCERS.partition_for(name[0]) == partition
+        }
+        unused = {
+            name: state
+            for name, (state, record) in registrations.items()
+            if state.written_ms < before_ms
+            and (not record.consumers or _is_past(record.topic_incarnation, topics.get(record.topic)))
+        }
+        done += self._registrations.remove_dead(there, _some(unused), deadline)
+        left |= {topic for topic, _ in registrations.keys() - unused.keys()}
         dead = {
             name: state
             for name, (state, record) in topics.items()
@@ -180,14 +211,17 @@ class DeadNames:
 
 def _is_gone(record: SubscriptionRecord, topic: tuple[Versioned, TopicRecord] | None) -> bool:
     """Whether the subscription was deleted, or its topic is deleted or in another incarnation."""
-    if record.state is LifeState.DELETED:
-        return True
+    return record.state is LifeState.DELETED or _is_past(record.topic_incarnation, topic)
+
+
+def _is_past(incarnation: int, topic: tuple[Versioned, TopicRecord] | None) -> bool:
+    """Whether this incarnation of the topic was deleted."""
     if topic is None:
         return False
     life = topic[1]
     if life.state is LifeState.DELETED:
         return True
-    return life.state is LifeState.ACTIVE and life.incarnation != record.topic_incarnation
+    return life.state is LifeState.ACTIVE and life.incarnation != incarnation
 
 
 def _some(dead: Mapping[E, Versioned]) -> dict[E, Versioned]:

@@ -196,6 +196,18 @@ class SubscriptionRecord:
     """Consumers that keep it from being deleted without force, by the client id of their group membership."""
 
 
+@dataclass(frozen=True, slots=True)
+class RegistrationsRecord:
+    """The names of V5 consumers that share the partitions of a topic's incarnation, sorted. `subscription` may be the
+    group of checkpoint consumers, for which no subscription exists."""
+
+    topic: str
+    subscription: str
+    topic_incarnation: Count
+    consumers: tuple[str, ...] = ()
+
+
 encode_topic, decode_topic = json_record("topic record", TopicRecord).both
 encode_namespace, decode_namespace = json_record("namespace record", NamespaceRecord).both
 encode_subscription, decode_subscription = json_record("subscription record", SubscriptionRecord).both
+encode_registrations, decode_registrations = json_record("consumer registrations", RegistrationsRecord).both

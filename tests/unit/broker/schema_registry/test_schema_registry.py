@@ -267,6 +267,16 @@ def test_the_first_consumer_of_an_idle_topic_registers_its_schema(log: MemorySta
     assert [stored.info for stored in registry.versions(TOPIC, soon())] == [avro("a")]
 
 
+def test_consumers_of_several_partitions_begin_with_one_schema_at_once(log: MemoryStateLog) -> None:
+    """The other one registers its schema, and is there, after this one has read that there is none."""
+
+    def other_begins() -> bool:
+        process(log).for_consumer(TOPIC, avro("a"), soon(), in_use=never_in_use)
+        return True
+
+    process(log).for_consumer(TOPIC, avro("a"), soon(), in_use=other_begins)
+
+
 def test_a_topic_in_use_without_schema_refuses_consumers_with_one(log: MemoryStateLog) -> None:
     with pytest.raises(errors.IncompatibleSchema, match="in use without a schema"):
         process(log).for_consumer(TOPIC, avro("a"), soon(), in_use=lambda: True)

@@ -28,6 +28,7 @@ SINCE = {
     "producers' claims of a terminated topic",
     "namespace with properties and permissions",
     "tenant's information",
+    "consumer registrations",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {

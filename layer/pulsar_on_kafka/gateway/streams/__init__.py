@@ -1,0 +1,1 @@
+"""Stream consumers and grouped checkpoint consumers of Pulsar 5: which consumer receives which segments."""
