@@ -85,7 +85,7 @@ def chosen(request: pytest.FixtureRequest) -> list[Scenario]:
 class Replay:
     """Scenarios under way, by name, beside their recorded histories."""
 
-    def __init__(self, stage: Stage, scenarios: Iterable[Scenario], plain: Target, secured: Target | str) -> None:
+    def __init__(self, stage: Stage, scenarios: Iterable[Scenario], plain: Target, secured: Target) -> None:
         self.java = stage.java
         """The JVM of the Java client, or why there is none."""
         self._stage = stage
@@ -102,9 +102,8 @@ class Replay:
             scenario.name: stage.play(scenario, self._target(scenario), next(self._names)) for scenario in scenarios
         }
 
-    def _target(self, scenario: Scenario, silence_ms: int = SILENCE_MS) -> Target | str:
-        target = self._secured if scenario.secured else self._plain
-        return target if isinstance(target, str) else replace(target, silence_ms=silence_ms)
+    def _target(self, scenario: Scenario, silence_ms: int = SILENCE_MS) -> Target:
+        return replace(self._secured if scenario.secured else self._plain, silence_ms=silence_ms)
 
     def problems(self, group: Group) -> list[str]:
         """One text for each scenario that does not do what Pulsar did, or is explained without need. What each took is
@@ -154,7 +153,7 @@ class _Reference:
 
 
 @contextmanager
-def replay(scenarios: Iterable[Scenario], plain: Target, secured: Target | str) -> Iterator[Replay]:
+def replay(scenarios: Iterable[Scenario], plain: Target, secured: Target) -> Iterator[Replay]:
     """Play all of them; those that have not begun at the end are not begun."""
     ordered = list(scenarios)
     clients_of = ordered if plain.has_official_clients else ()

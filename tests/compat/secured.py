@@ -1,7 +1,7 @@
 """A Pulsar and a Kafka with TLS, logins by token and authorization, for the scenarios about security.
 
-Pulsar has its token and authorization providers, Kafka OAUTHBEARER and ACLs (those of docs/acls.md). What both know of
-each role is `tests.compat.harness.secured.ROLES`.
+Pulsar has its token and authorization providers, Kafka OAUTHBEARER and ACLs (those of docs/acls.md), and a gateway to a
+Kafka without logins has tokens and permissions. What all know of each role is `tests.compat.harness.secured.ROLES`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulsar_on_kafka
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
+from pulsar_on_kafka.gateway.login.access import GatewayAccess, TokenKey
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.certificates import Authority, Identity
 from tests.compat.harness import secured as roles
 from tests.compat.harness.secured import Logins, SecuredSide
@@ -31,6 +36,7 @@ from tests.compat.pulsar_standalone import PulsarOptions, PulsarRelease, PulsarS
 from tests.integration.secure_support import SecureCluster, unsecured_token
 
 _ACLS: Final = Path(__file__).resolve().parents[2] / "docs" / "acls.md"
+_CLOSE_S: Final = 60.0
 _LASTS_S: Final = 6 * 3600.0
 _NAMESPACE: Final = "public/default"
 _ACTIONS: Final = {roles.EVERYTHING: ["produce", "consume"], roles.PRODUCER: ["produce"], roles.CONSUMER: ["consume"]}
@@ -51,8 +57,9 @@ class Authorities:
 
 
 @contextmanager
-def secured_clusters(release: PulsarRelease) -> Iterator[Path]:
-    """Start both; gives the file for `pok compat run --secured`, which goes with them.
+def secured_clusters(release: PulsarRelease, *, on_gateway: bool = False) -> Iterator[Path]:
+    """Start both; gives the file for `pok compat run --secured`, which goes with them. With `on_gateway`, Kafka's side
+    is a gateway to a Kafka without logins.
 
     Raises:
         PulsarStandaloneError, EmbeddedBrokerError: one of them cannot be started; one line on why.
@@ -60,7 +67,7 @@ def secured_clusters(release: PulsarRelease) -> Iterator[Path]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pok-secured-")))
         authorities = Authorities(folder)
-        kafka = stack.enter_context(secured_kafka(authorities))
+        kafka = stack.enter_context(gateway_alone(authorities) if on_gateway else secured_kafka(authorities))
         pulsar = stack.enter_context(secured_pulsar(authorities, release))
         file = folder / "secured.json"
         file.write_text(json.dumps({"pulsar": asdict(pulsar), "kafka": asdict(kafka)}, indent=1), encoding="utf-8")
@@ -71,11 +78,7 @@ def secured_clusters(release: PulsarRelease) -> Iterator[Path]:
 def secured_pulsar(authorities: Authorities, release: PulsarRelease) -> Iterator[SecuredSide]:
     """Raises PulsarStandaloneError: it cannot be started; one line on why."""
     key = secrets.token_bytes(32)
-    tokens = {
-        **{role: _signed(key, role, _LASTS_S) for role in roles.ROLES},
-        roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
-        roles.FORGED: _signed(secrets.token_bytes(32), roles.EVERYTHING, _LASTS_S),
-    }
+    tokens = _tokens(key)
     options = _pulsar_options(key, authorities.trusted, authorities.server)
     with PulsarStandalone(replace(options, release=release)) as pulsar:
         _grant_on_pulsar(pulsar.admin_url, authorities.trusted, tokens[roles.ADMIN])
@@ -98,6 +101,39 @@ def secured_kafka(authorities: Authorities) -> Iterator[SecuredSide]:
             cluster.grant(role, dict.fromkeys(right for page in pages for right in _rights(page)))
         _make_the_state_topics(f"kafka://{broker.bootstrap}")
         yield SecuredSide(f"kafka+ssl://{broker.bootstrap_of('SASL')}", authorities.logins(tokens))
+
+
+@contextmanager
+def gateway_alone(authorities: Authorities) -> Iterator[SecuredSide]:
+    """A secured gateway with a Kafka of its own. Raises EmbeddedBrokerError: that cannot be started."""
+    broker = EmbeddedBroker(BrokerOptions(heap_mb=512))
+    with broker, secured_gateway(authorities, f"kafka://{broker.bootstrap}") as side:
+        yield side
+
+
+@contextmanager
+def secured_gateway(authorities: Authorities, kafka: str) -> Iterator[SecuredSide]:
+    """A gateway in this process with TLS, tokens and permissions, to a Kafka without logins."""
+    key = secrets.token_bytes(32)
+    access = GatewayAccess(TokenKey(key, ("HS256",)), super_users=frozenset({roles.ADMIN}), authorization=True)
+    tls = ServerTls(str(authorities.server.certificate), str(authorities.server.key))
+    with AdminClient(kafka) as admin:
+        for role, actions in _ACTIONS.items():
+            admin.grant_permission(_NAMESPACE, role, actions)
+        gateway = Gateway(admin.node, GatewaySettings(port=0, tls=tls, access=access, fleet="secured"))
+        try:
+            yield SecuredSide(kafka, authorities.logins(_tokens(key)), gateway=gateway.address())
+        finally:
+            gateway.close(Deadline.after(_CLOSE_S))
+
+
+def _tokens(key: bytes) -> dict[str, str]:
+    """Tokens by role, signed with the key, except a forged one."""
+    return {
+        **{role: _signed(key, role, _LASTS_S) for role in roles.ROLES},
+        roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
+        roles.FORGED: _signed(secrets.token_bytes(32), roles.EVERYTHING, _LASTS_S),
+    }
 
 
 def _make_the_state_topics(url: str) -> None:

@@ -42,7 +42,6 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
     release, given = _release_to_start([argument for argument in arguments if argument not in (DOCKER, GATEWAY)])
     named = {argument.partition("=")[0] for argument in given}
     in_containers = DOCKER in arguments
-    on_gateway = GATEWAY in arguments or GATEWAY in named
     options: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         kafka = pulsar = secured = None
@@ -51,9 +50,9 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
         if release is not None:
             kind = PulsarContainer if in_containers else PulsarStandalone
             pulsar = pool.submit(stack.enter_context, kind(PulsarOptions(release=release)))
-        if "--secured" not in named and not on_gateway and wants_secured(given):
-            here = release if kafka is not None and not in_containers else None
-            secured = pool.submit(_secured, stack, here)
+        if "--secured" not in named and wants_secured(given):
+            here = release if kafka is not None and not in_containers and GATEWAY not in named else None
+            secured = pool.submit(_secured, stack, here, on_gateway=GATEWAY in arguments)
         if kafka is not None:
             options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
         if GATEWAY in arguments:
@@ -115,11 +114,11 @@ def _value_of(option: str, arguments: Sequence[str]) -> str | None:
     return found
 
 
-def _secured(stack: ExitStack, release: PulsarRelease | None) -> list[str]:
+def _secured(stack: ExitStack, release: PulsarRelease | None, *, on_gateway: bool) -> list[str]:
     """The argument that names the secured clusters, or says why there are none: without a release none is started."""
     if release is None:
         return ["--not-secured", "secured clusters are started only beside a Pulsar and a Kafka of `make compat`'s own"]
     try:
-        return ["--secured", str(stack.enter_context(secured_clusters(release)))]
+        return ["--secured", str(stack.enter_context(secured_clusters(release, on_gateway=on_gateway)))]
     except (PulsarStandaloneError, EmbeddedBrokerError) as error:
         return ["--not-secured", f"the secured clusters cannot be started: {' '.join(str(error).split())}"]

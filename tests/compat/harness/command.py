@@ -31,7 +31,6 @@ from tests.compat.harness.secured import NOT_GIVEN, BadSecured, SecuredSide, rea
 app = typer.Typer(no_args_is_help=True)
 
 _WEB_PORT: Final = 8080
-_NO_ROLES: Final = "scenarios about security are not played on a gateway, which knows no rights by role"
 
 _PATTERN = Annotated[
     str | None,
@@ -146,10 +145,9 @@ def run(
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error
-    if clusters.gateway and sides is not None:
-        raise CommandFailed(f"--secured beside --gateway: {_NO_ROLES}")
-    without = _NO_ROLES if clusters.gateway else not_secured
-    with_rights = without if sides is None else _secured_targets(*sides, namespace, clean=not keep)
+    if sides is not None and bool(clusters.gateway) is not bool(sides[1].gateway):
+        raise CommandFailed(f"{secured}: expected kafka.gateway beside --gateway, and only there")
+    with_rights = not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep)
     targets = clusters.targets(settings, namespace, clean=not keep)
     session = Session(*targets, tuple(scenarios or ()), jobs, with_rights, pulsar_jars or known_jars())
     try:
@@ -180,7 +178,7 @@ def _progress(total: int) -> Callable[[object], None]:
 def _secured_targets(pulsar: SecuredSide, kafka: SecuredSide, namespace: str, *, clean: bool) -> tuple[Target, Target]:
     return (
         Target(Side.PULSAR, pulsar.url, pulsar.admin_url, namespace, clean=clean, logins=pulsar.logins),
-        Target(Side.KAFKA, kafka.url, "", namespace, clean=clean, logins=kafka.logins),
+        Target(Side.KAFKA, kafka.url, "", namespace, clean=clean, logins=kafka.logins, gateway=kafka.gateway),
     )
 
 

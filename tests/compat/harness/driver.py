@@ -46,7 +46,7 @@ class Target:
     clean: bool = False
     """Delete the scenario's topics afterwards."""
     logins: Logins | None = None
-    """Of a secured cluster."""
+    """Of a secured cluster, or of a secured gateway to a cluster without logins."""
     gateway: str = ""
     """On Kafka's side, the address of a gateway: official clients are on it, in the place of our SDK."""
     silence_ms: int = SILENCE_MS
@@ -71,7 +71,7 @@ def administrator(target: Target) -> Admin:
     logins = target.logins
     if target.side is Side.PULSAR:
         return PulsarRest(target.admin_url, logins)
-    if logins is None:
+    if logins is None or target.gateway:
         given = target.options
         return LayerAdmin(
             AdminClient(target.url, kafka_config=given.get("kafka_config"), instance=given.get("instance"))

@@ -53,11 +53,16 @@ class Logins:
 
 @dataclass(frozen=True, slots=True)
 class SecuredSide:
-    """Address and logins of one cluster. `admin_url` is Pulsar's REST API, '' for Kafka."""
+    """Address and logins of one cluster. `admin_url` is Pulsar's REST API, '' for Kafka.
+
+    `gateway` is the address of a gateway to Kafka, or ''. Then the logins are those of the gateway, and Kafka at `url`
+    needs none.
+    """
 
     url: str
     logins: Logins
     admin_url: str = ""
+    gateway: str = ""
 
 
 def read_secured(file: Path) -> tuple[SecuredSide, SecuredSide]:
@@ -81,7 +86,9 @@ def _side(file: Path, found: Any, name: str) -> SecuredSide:
         logins = side["logins"]
         tokens = {role: str(logins["tokens"][role]) for role in ROLES}
         authority, other = (str(file.parent / logins[which]) for which in ("authority", "other_authority"))
-        made = SecuredSide(str(side["url"]), Logins(authority, other, tokens), str(side.get("admin_url", "")))
+        logins_of_side = Logins(authority, other, tokens)
+        addresses = (str(side.get(which, "")) for which in ("admin_url", "gateway"))
+        made = SecuredSide(str(side["url"]), logins_of_side, *addresses)
     except KeyError as error:
         raise BadSecured(f"{file}: {name} lacks {error.args[0]!r}") from error
     except (TypeError, AttributeError) as error:

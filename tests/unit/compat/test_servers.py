@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded.settings import silent
 from tests.compat.__main__ import main
 from tests.compat.harness.secured import ROLES, BadSecured, read_secured
@@ -106,6 +109,16 @@ def test_a_description_of_secured_clusters_is_checked(tmp_path: Path) -> None:
     assert (pulsar.url, kafka.url) == ("pulsar+ssl://p:1", "kafka+ssl://k:1")
     assert kafka.logins.authority == str(tmp_path / "ca.pem")
     assert "secret" not in repr((pulsar, kafka))
+    assert kafka.gateway == ""
+    behind = {"url": "kafka://k:1", "gateway": "pulsar+ssl://g:1", "logins": logins}
+    file.write_text(json.dumps({**whole, "kafka": behind}), encoding="utf-8")
+    assert read_secured(file)[1].gateway == "pulsar+ssl://g:1"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        urls = ["--pulsar", "pulsar://127.0.0.1:1", "--kafka", f"kafka://127.0.0.1:{listening.getsockname()[1]}"]
+        done = CliRunner().invoke(app, ["compat", "run", *urls, "--secured", str(file)])
+        assert "expected kafka.gateway beside --gateway, and only there" in done.stderr
+        done = CliRunner().invoke(app, ["compat", "run", *urls, "--gateway", "pulsar://g:1", "--secured", str(file)])
+        assert "Pulsar does not answer" in done.stderr
     file.write_text(json.dumps({"pulsar": [], "kafka": {}}), encoding="utf-8")
     with pytest.raises(BadSecured, match="expected objects"):
         read_secured(file)
