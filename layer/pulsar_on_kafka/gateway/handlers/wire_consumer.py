@@ -442,7 +442,8 @@ class SubscriptionConsumer:
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
         """Acknowledge up to an entry. A part of a batch of unknown size, sent before this consumer was opened, is
-        ignored, and the batch is redelivered. As in Pulsar by default, where no part of a batch is acknowledged."""
+        ignored, and the batch is redelivered. Source: Pulsar before 5.0, which by default acknowledges no part of a
+        batch."""
         if ack_set:
             left = bits_of(ack_set, size)
             passed = (left & -left).bit_length() - 1 if left else size
