@@ -13,13 +13,14 @@ from typing import Any, Final, cast
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.connection import Connection, Connections
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
 from pulsar_on_kafka.gateway.login.access import OPEN_ACCESS
 from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
+from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 
@@ -73,6 +74,7 @@ class ServedConnection:
                 ),
                 watchers or TopicWatchers(tenants, nothing),
                 WaitingProducers(self.call_later),
+                FormerIds(tenants),
             ),
             Connections(),
         )

@@ -422,9 +422,15 @@ VALUES: Final[Mapping[str, Case]] = {
                     {"linger.ms": "5"},
                     {"inside": ClusterListener("kafka://i:9", ("10.0.0.0/8",))},
                     "acme",
-                    ("pulsar://g:6650", "http://g:8080"),
                 )
             },
+        ),
+    ),
+    "clusters with gateways": Case(
+        encode_clusters,
+        decode_clusters,
+        ClusterRegistry(
+            "west", {"east": ClusterAddress("kafka://e:9092", gateways=("pulsar://g:6650", "http://g:8080"))}
         ),
     ),
     "import": Case(

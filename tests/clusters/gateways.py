@@ -14,9 +14,9 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory
 from pulsar_on_kafka.clusters.cluster_admins import ClusterAdmins
-from pulsar_on_kafka.gateway.fleet.served_tenants import TenantFollower
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.gateway.tenants.served_tenants import TenantFollower
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.waiting import until
 
@@ -57,6 +57,11 @@ def gateways_of(clusters: Mapping[str, Cluster], lookup_port: int, each: int = 1
         yield made
 
 
+def official_client(url: str) -> Any:
+    """The official client, which logs errors only."""
+    return pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+
 class Receipt(NamedTuple):
     at_s: float
     number: int
@@ -65,10 +70,11 @@ class Receipt(NamedTuple):
 class OfficialProgram:
     """Sends numbers by the official Python client and acknowledges what it receives, until it is told to stop."""
 
-    def __init__(self, url: str, topic: str, kind: Any, pace_s: float = 0.002) -> None:
-        self._client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    def __init__(self, url: str, topic: str, subscription: str, kind: Any, pace_s: float = 0.002) -> None:
+        self._subscription = subscription
+        self._client = official_client(url)
         self._consumer = self._client.subscribe(
-            topic, "billing", kind, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=200
+            topic, subscription, kind, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=200
         )
         self._producer = self._client.create_producer(topic, block_if_queue_full=True, send_timeout_millis=0)
         self._pace_s = pace_s
@@ -84,7 +90,7 @@ class OfficialProgram:
 
     def _send(self) -> None:
         while not self._stop.wait(self._pace_s):
-            self._producer.send_async(b"%d" % self.sent, self._answered)
+            self._producer.send_async(b"%s %d" % (self._subscription.encode(), self.sent), self._answered)
             self.sent += 1
         self._producer.flush()
         self._all_sent.set()
@@ -101,9 +107,12 @@ class OfficialProgram:
                 message = self._consumer.receive(500)
             except pulsar.Timeout:
                 continue
-            self.receipts.append(Receipt(time.monotonic(), int(message.data())))
+            name, number = message.data().decode().split()
+            if name == self._subscription:  # the topic has the messages of all programs
+                self.receipts.append(Receipt(time.monotonic(), int(number)))
             self._consumer.acknowledge(message)
-            self._acknowledged_s.setdefault(self.receipts[-1].number, time.monotonic())
+            if name == self._subscription:
+                self._acknowledged_s.setdefault(int(number), time.monotonic())
 
     def goes_on(self) -> None:
         """Returns when it has stored and received some more."""
@@ -114,14 +123,21 @@ class OfficialProgram:
     def __str__(self) -> str:
         times = [each.at_s for each in self.receipts]
         pause_s = max(later - earlier for earlier, later in pairwise(times))
-        return f"{self.sent} messages, {len(times) - self.sent} came again, longest pause {pause_s:.2f} s"
+        again = len(times) - self.sent
+        return f"{self._subscription}: {self.sent} messages, {again} came again, longest pause {pause_s:.2f} s"
+
+    def __enter__(self) -> OfficialProgram:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def end(self) -> None:
+        """Returns when everything that was sent was received."""
         self._stop.set()
         for thread in self._threads:
             thread.join(PATIENCE_S)
-            assert not thread.is_alive(), f"{self.sent} sent, {self.stored} stored, {len(self.receipts)} received"
-        self._client.close()
+            assert not thread.is_alive(), str(self)
 
     def check(self) -> None:
         """Nothing is lost, and what came again had not been acknowledged a second before. Call `end` first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.clusters.migration.worker import MigrationWorker
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationStep
 from tests.clusters.cluster import PATIENCE_S, Cluster
-from tests.clusters.gateways import Gateways, OfficialProgram, gateways_of, pulsar
+from tests.clusters.gateways import Gateways, OfficialProgram, gateways_of, official_client, pulsar
 from tests.waiting import until
 
 
@@ -31,17 +31,31 @@ def gateways(clusters: dict[str, Cluster], lookup_port: int) -> Iterator[dict[st
 def test_official_clients_move_and_come_back(
     clusters: dict[str, Cluster], gateways: dict[str, Gateways], tenant: str
 ) -> None:
+    """One program names a gateway of each cluster. Late acknowledgements count for copies, and a reader continues."""
     west, east = clusters["west"].admin, clusters["east"].admin
-    topic = f"persistent://{tenant}/eu/orders"
+    topic, held = f"persistent://{tenant}/eu/orders", f"persistent://{tenant}/eu/held"
     west.create_namespace(f"{tenant}/eu")
     west.create_partitioned_topic(topic, 2)
+    west.create_topic(held)
     west.assign_tenant(tenant, "west")
-    until(lambda: _is_served(gateways["west"], topic), "the gateways to know the tenant")
+    until(lambda: all(_is_served(each, topic) for each in gateways.values()), "the gateways to know the tenant")
     with ExitStack() as stack:
         for cluster in clusters.values():
             stack.enter_context(cluster.replicating())
-        program = OfficialProgram(gateways["west"].binary[0], topic, pulsar.ConsumerType.Shared)
-        until(lambda: program.stored > 300, "300 messages")
+        programs = [
+            stack.enter_context(OfficialProgram(gateways[name].binary[0], topic, f"of-{name}", kind))
+            for name, kind in (("west", pulsar.ConsumerType.Shared), ("east", pulsar.ConsumerType.Failover))
+        ]
+        client = stack.enter_context(closing(official_client(gateways["east"].binary[0])))
+        consumer = client.subscribe(held, "held", pulsar.ConsumerType.Shared)
+        reader = client.create_reader(held, pulsar.MessageId.earliest)
+        producer = client.create_producer(held, batching_enabled=False)
+        for number in range(6):
+            producer.send(b"%d" % number)
+        messages = {int(each.data()): each for each in (consumer.receive(20_000) for _ in range(6))}
+        assert [reader.read_next(20_000).data() for _ in range(3)] == [b"0", b"1", b"2"]
+        consumer.acknowledge(messages[0])
+        until(lambda: all(each.stored > 200 for each in programs), "200 messages")
         west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
 
         def worker() -> MigrationWorker:
@@ -50,17 +64,33 @@ def test_official_clients_move_and_come_back(
 
         worker().run(lambda record: None)
         assert worker().switch().step is MigrationStep.SWITCHED
-        program.goes_on()
-        assert east.subscription_stats(topic, "billing").consumers, "it consumes on the east"
+        for each in programs:
+            each.goes_on()
+        assert east.subscription_stats(topic, "of-west").consumers, "it consumes on the east"
+        again = {int(each.data()): each for each in (consumer.receive(20_000) for _ in range(5))}
+        assert sorted(again) == [1, 2, 3, 4, 5], "the acknowledged one does not come again"
+        consumer.acknowledge(messages[1])
+        consumer.acknowledge(messages[2])
+        consumer.acknowledge(again[3])
+        until(lambda: east.subscription_stats(held, "held").backlog == 2, "late acknowledgements to count")
+        assert [reader.read_next(20_000).data() for _ in range(2)] == [b"3", b"4"]
         assert worker().roll_back().step is MigrationStep.ROLLED_BACK
-        program.goes_on()
-        program.end()
-    print(program)
-    program.check()
+        for each in programs:
+            each.goes_on()
+        assert sorted(int(consumer.receive(20_000).data()) for _ in range(2)) == [4, 5]
+        consumer.acknowledge(messages[4])
+        consumer.acknowledge(again[5])
+        until(lambda: west.subscription_stats(held, "held").backlog == 0, "ids of both clusters to count")
+        assert reader.read_next(20_000).data() == b"5"
+        for each in programs:
+            each.end()
+    for each in programs:
+        print(each)
+        each.check()
 
 
 def _is_served(gateways: Gateways, topic: str) -> bool:
-    client = pulsar.Client(gateways.binary[0], logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client = official_client(gateways.binary[0])
     try:
         return len(client.get_topic_partitions(topic)) > 0
     except pulsar.PulsarException:

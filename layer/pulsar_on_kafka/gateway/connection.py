@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from typing import Any, ClassVar, Final, cast
 
-from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
 from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.consumers import ConsumerHandler
 from pulsar_on_kafka.gateway.handlers.lookups import LookupHandler
@@ -31,6 +30,7 @@ from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.keep_alive import KeepAlive, Verdict
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue
+from pulsar_on_kafka.gateway.tenants.metadata_requests import MetadataRequests
 from pulsar_on_kafka.gateway.watches.coordinator_watches import CoordinatorWatchHandler
 from pulsar_on_kafka.gateway.watches.namespace_watches import NamespaceWatchHandler
 from pulsar_on_kafka.gateway.watches.stream_consumers import StreamConsumerHandler

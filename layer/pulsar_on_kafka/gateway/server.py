@@ -24,7 +24,6 @@ from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicie
 from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership, fleets_group
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants, TenantFollower
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
@@ -42,6 +41,8 @@ from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import operation_deadline
 from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
 from pulsar_on_kafka.gateway.streams.subscription_coordinator import GRACE_S
+from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants, TenantFollower
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 
 _log: Final = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ class Gateway:
             self._streams,
             TopicWatchers(self.tenants, self._scheduler),
             WaitingProducers(self._loop.call_later),
+            FormerIds(self.tenants),
             self.authorization,
             settings.max_message_bytes,
         )

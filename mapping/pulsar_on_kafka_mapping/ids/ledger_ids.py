@@ -4,11 +4,15 @@
     range = offset div entries per ledger        entry id = offset mod entries per ledger
 
 Within a partition ledger ids, then entry ids, order as offsets do. Decision: mapping/decisions/0002.
+
+Gateways put the generation of a tenant into the highest 7 bits of the incarnation: how often the tenant has moved
+between clusters. Official clients drop messages whose ids are not above the last one that they acknowledged
+cumulatively, and ids of the next cluster would often be below. An id counts the same with any generation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka_mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
@@ -19,10 +23,14 @@ RANGE_BITS: Final = 23
 MAX_INCARNATION: Final = 2**INCARNATION_BITS - 1
 MAX_PARTITION: Final = 2**PARTITION_BITS - 1
 MAX_RANGE: Final = 2**RANGE_BITS - 1
+GENERATION_BITS: Final = 7
+MAX_GENERATION: Final = 2**GENERATION_BITS - 1
 DEFAULT_ENTRIES_PER_LEDGER: Final = 50_000
 MAX_ENTRIES_PER_LEDGER: Final = 4_194_304
 
 _INCARNATION_SHIFT: Final = PARTITION_BITS + RANGE_BITS
+_GENERATION_SHIFT: Final = INCARNATION_BITS - GENERATION_BITS + _INCARNATION_SHIFT
+_WITHOUT_GENERATION: Final = 2**_GENERATION_SHIFT - 1
 
 
 class LedgerIdFields(NamedTuple):
@@ -42,6 +50,7 @@ class LedgerLayout:
     Args:
         incarnation: which life of which topic, 0 to 134,217,727; see `incarnation_of`.
         entries_per_ledger: 1 to 4,194,304.
+        generation: 0 to 127, in the ids that this layout makes. See `in_generation`.
     Raises:
         FieldExhausted: the incarnation does not fit.
         MappingError: either is out of its range otherwise.
@@ -49,6 +58,7 @@ class LedgerLayout:
 
     incarnation: int
     entries_per_ledger: int = DEFAULT_ENTRIES_PER_LEDGER
+    generation: int = 0
     _base: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +70,20 @@ class LedgerLayout:
             raise MappingError(
                 f"entries per ledger is {self.entries_per_ledger}, expected 1 to {MAX_ENTRIES_PER_LEDGER}"
             )
-        object.__setattr__(self, "_base", self.incarnation << _INCARNATION_SHIFT)
+        base = self.incarnation << _INCARNATION_SHIFT | self.generation << _GENERATION_SHIFT
+        object.__setattr__(self, "_base", base)
+
+    def in_generation(self, generation: int) -> LedgerLayout:
+        """The layout whose ids have this generation, 127 at most. An incarnation of more than 20 bits leaves no room:
+        its ids have none."""
+        if not generation or self.incarnation << _INCARNATION_SHIFT > _WITHOUT_GENERATION:
+            return self
+        return replace(self, generation=min(generation, MAX_GENERATION))
+
+    def without_generation(self, ledger_id: int) -> int:
+        """The id of one of this incarnation's ledgers without its generation; any other id unchanged."""
+        plain = ledger_id & _WITHOUT_GENERATION
+        return plain if plain >> _INCARNATION_SHIFT == self.incarnation else ledger_id
 
     def position(self, partition: int, kafka_offset: int) -> tuple[int, int]:
         """(ledger id, entry id) of the record at `kafka_offset`.
@@ -88,7 +111,8 @@ class LedgerLayout:
             ForeignLedger: the ledger is not one of this partition in this life of the topic.
             InvalidMessageId: `entry_id` is not 0 to `entries_per_ledger` - 1.
         """
-        if ledger_id >> RANGE_BITS != self._base >> RANGE_BITS | partition:
+        own = self.incarnation << PARTITION_BITS | partition
+        if ledger_id >> RANGE_BITS != own and self.without_generation(ledger_id) >> RANGE_BITS != own:
             raise ForeignLedger(
                 f"ledger {_description(ledger_id)}, expected one of incarnation {self.incarnation}, "
                 f"partition {partition}"

@@ -53,7 +53,15 @@ class Attached:
         return SimpleNamespace(asked=asked, sender=sender, schema_version=b"")
 
     def wire_producer(
-        self, node: object, number: int, found: Any, transactions: object, frames: object, heard: Any, bundle: int
+        self,
+        node: object,
+        number: int,
+        found: Any,
+        transactions: object,
+        frames: object,
+        heard: Any,
+        bundle: int,
+        generation: int,
     ) -> Any:
         made = self._handle(found.asked, heard.lost, bundle)
         made.sender = SimpleNamespace(name="p", last_sequence_id=lambda: -1, outlet="p")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from pulsar_on_kafka.base import errors
@@ -51,6 +52,12 @@ class TenantMap:
             ) from error
         return TenantPlace(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}", target, target_url)
 
+    def generation(self, tenant: str) -> int:
+        """The number of moves of a tenant, roughly: it grows with each switch. 0 for a tenant without an `epoch`."""
+        entry = self._tenants.get(tenant, self._tenants.get(EVERY_OTHER_TENANT))
+        epoch = entry.get("epoch", 0) if isinstance(entry, dict) else 0
+        return epoch // 2 if isinstance(epoch, int) else 0
+
     def service_url(self, cluster: str) -> str:
         """The Kafka address of a cluster. Raises LookupFailed: the map has no such cluster."""
         try:
@@ -58,6 +65,15 @@ class TenantMap:
         except (KeyError, TypeError) as error:
             there = ", ".join(sorted(self._clusters)) or "none"
             raise LookupFailed(f"{self._source} has no cluster {cluster!r:.100}, it has: {there}") from error
+
+    def others(self, cluster: str) -> dict[str, str]:
+        """The Kafka addresses of all other clusters, by name; without those of invalid entries."""
+        found: dict[str, str] = {}
+        for name in self._clusters:
+            with suppress(KeyError, TypeError):
+                if name != cluster:
+                    found[name] = self._url(name)
+        return found
 
     def gateways(self, cluster: str) -> tuple[str, ...]:
         """The URLs of a cluster's gateways, none without any. Raises LookupFailed: they are no URLs."""

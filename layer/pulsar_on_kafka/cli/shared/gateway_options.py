@@ -23,8 +23,8 @@ from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
     from pulsar_on_kafka.cli.shared.settings import Settings
-    from pulsar_on_kafka.gateway.fleet.served_tenants import TenantFollower
     from pulsar_on_kafka.gateway.server import GatewaySettings
+    from pulsar_on_kafka.gateway.tenants.served_tenants import TenantFollower
 
 GATEWAY_PORT: Final = 6650
 """Pulsar's."""
@@ -190,7 +190,7 @@ def served_cluster(settings: Settings, cluster: str) -> Iterator[tuple[str, Tena
     """
     from pulsar_on_kafka.client.failover.tenant_connections import directory_of
     from pulsar_on_kafka.clusters.cluster_admins import ClusterAdmins
-    from pulsar_on_kafka.gateway.fleet.served_tenants import TenantFollower
+    from pulsar_on_kafka.gateway.tenants.served_tenants import TenantFollower
 
     if not settings.follows_tenants:
         if cluster:

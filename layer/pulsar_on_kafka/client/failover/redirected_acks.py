@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -222,7 +222,10 @@ class LateAcks:
     def add(self, message: object, layout: LedgerLayout, cluster: str, *, cumulative: bool = False) -> bool:
         """Keeps the acknowledgement of a message, or id, of a topic of `cluster` with this layout; `cumulative`: and of
         everything before it. False: the message cannot be identified."""
-        found = _meant(message, layout, cluster, cumulative=cumulative)
+        return self.add_each(_meant(message, layout, cluster, cumulative=cumulative))
+
+    def add_each(self, found: Sequence[Late]) -> bool:
+        """Keeps these; False: there are none, or too many."""
         with self._lock:
             if not found or len(self._waiting) + len(found) > MAX_WAITING:
                 return False
@@ -307,8 +310,7 @@ def _meant(message: object, layout: LedgerLayout, cluster: str, *, cumulative: b
     if isinstance(message, Message):
         topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
         late = Late(topic, partition, cluster, layout.incarnation, message.offset)
-        copied = _copied(headers_of(message.record), topic, partition)
-        found = [late] if copied is None else [late, copied] if cumulative else [copied]
+        found = meant_by(late, message.record, cumulative=cumulative)
         if isinstance(message, BatchedMessage):
             found[-1] = found[-1]._replace(batch_index=message.batch_index, batch_size=message.entry.size)
         if isinstance(message, ChunkedMessage):  # its offset, and its headers, are its last chunk's
@@ -316,6 +318,12 @@ def _meant(message: object, layout: LedgerLayout, cluster: str, *, cumulative: b
     else:
         found = _of_id(message, layout, cluster)
     return [each._replace(extent=Extent.UPTO, read_on=cluster) for each in found] if cumulative else found
+
+
+def meant_by(late: Late, record: Any, *, cumulative: bool) -> list[Late]:
+    """The acknowledgement of a record: of its original, if it is a copy. A cumulative one is of both logs."""
+    copied = _copied(headers_of(record), late.topic, late.partition)
+    return [late] if copied is None else [late, copied] if cumulative else [copied]
 
 
 def _of_id(message: object, layout: LedgerLayout, cluster: str) -> list[Late]:

@@ -50,6 +50,7 @@ def _offset_at_or_before(
     layout: LedgerLayout, partition: int, ledger_id: int, entry_id: int, end: int
 ) -> tuple[int, bool] | None:
     """The last offset not behind that place, and whether it is that very place; None when all of them are behind."""
+    ledger_id = layout.without_generation(ledger_id)
     first = layout.ledger_id(partition, 0)
     if ledger_id < first:
         return None

@@ -149,7 +149,7 @@ class FollowedMap:
             with suppress(LookupFailed):
                 clusters[name] = {"url": url_for(name, at, caller), "gateways": list(at.gateways)}
         tenants = {
-            name: {"cluster": each.cluster, "state": each.state.value, "target": each.target}
+            name: {"cluster": each.cluster, "state": each.state.value, "target": each.target, "epoch": each.epoch}
             for name, each in self._known.items()
         }
         return {"version": version_of(clusters, tenants), "clusters": clusters, "tenants": tenants}

@@ -179,9 +179,15 @@ def _sync_topic(
     if opened is None:
         return  # deleted meanwhile
     sides, entries = ("on the target", "on the source: delete one of them"), opened.layout.entries_per_ledger
-    made = target.node.topics.find_or_create_like(
-        name, here.partitions, deadline, entries_per_ledger=entries, sides=sides
-    )
+    create = partial(
+        target.node.topics.find_or_create_like,
+        name, here.partitions, deadline, entries_per_ledger=entries, sides=sides,
+    )  # fmt: skip
+    made = create()
+    if there is None and made.layout.incarnation == opened.layout.incarnation:
+        # Official clients keep message ids over the switch: those of the other cluster must not seem this one's.
+        target.node.memberships.delete_topic(made, [], deadline)
+        made = create()
     if there is None or there.schemas != here.schemas:
         _sync_schemas(source, target, name, here, deadline)
     if there is None or there.policies != here.policies:

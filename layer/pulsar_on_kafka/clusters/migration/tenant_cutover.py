@@ -236,6 +236,10 @@ class TenantSides:
 
     def _not_moved(self, deadline: Deadline) -> list[str]:
         left = not_persistent(self._left, self._tenant, deadline)
+        for topic, other, _ in self._pairs():
+            if topic.layout.incarnation == other.layout.incarnation:
+                left.append(f"message ids of {topic.name}: both clusters have the same ones, so official clients must "
+                            "not hold messages at the switch")  # fmt: skip
         return left + carry(self._left, self._reached, self._tenant, deadline, dry=True)
 
     def _with_each(self, read: Sequence[_Read], doing: Doing, deadline: Deadline) -> list[dict[int, list[str]]]:

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.broker.lookup import gateway_urls
 from pulsar_on_kafka.broker.lookup.gateway_urls import GatewayUrls
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST, Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.wire.commands import Type
 
 _log: Final = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
@@ -16,7 +16,9 @@ from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.handlers.session import MAX_OPEN, ClientSession
 from pulsar_on_kafka.gateway.handlers.transactions import txn_of
 from pulsar_on_kafka.gateway.handlers.wire_consumer import (
+    CUMULATIVE,
     MAX_IDS_AT_ONCE,
+    OtherIncarnation,
     Wire,
     WireConsumer,
     open_consumer,
@@ -32,6 +34,7 @@ from pulsar_on_kafka_mapping.wire.command_types import (
     AckCommand,
     ConsumerCommand,
     FlowCommand,
+    MessageIdField,
     RedeliverCommand,
     SeekCommand,
     SubscribeCommand,
@@ -100,7 +103,11 @@ class ConsumerHandler:
             context = self._context
             topic, lost = str(TopicName.parse(command.topic)), partial(context.soon, partial(self._lost, opening))
             meter, subscription = self._session.meter(), command.subscription
-            wire = Wire(topic, self._session.writer, lost, bundle, context.entries, meter, subscription)
+            former = context.former_ids if context.tenants.follows_map else None
+            generation = context.tenants.generation(topic)
+            wire = Wire(
+                topic, self._session.writer, lost, bundle, context.entries, meter, subscription, former, generation
+            )
 
             def busy(code: ServerError, reason: str) -> None:
                 """Perhaps a dead gateway still holds the subscription, which Kafka frees soon."""
@@ -164,15 +171,47 @@ class ConsumerHandler:
                     self._acknowledge_in_turns(consumer, command)
                     return
                 consumer.acknowledge(command.ack_type, command.message_id)
+            except OtherIncarnation as other:
+                self._acknowledge_former(consumer, command, other)
+                return
             except Exception as failure:  # the reply has it
                 code, reason = error_code_of(failure)
         self._reply_to_ack(command, code, reason)
 
+    def _acknowledge_former(self, consumer: WireConsumer, command: AckCommand, other: OtherIncarnation) -> None:
+        """Acknowledge messages of the cluster that the tenant left. Without a map they are refused."""
+        refused = partial(self._reply_to_ack, command)
+        former, endpoint = consumer.endpoint.former, consumer.endpoint
+        if former is None:
+            refused(*error_code_of(other))
+            return
+        topic, partition = consumer.opened_topic, max(0, TopicName.parse(endpoint.topic).partition)
+
+        def acknowledge() -> None:
+            former.acknowledge(
+                self._context.node, topic, partition, endpoint.subscription, other.ids, operation_deadline(),
+                cumulative=command.ack_type == CUMULATIVE,
+            )  # fmt: skip
+
+        self._requests.begin(acknowledge, lambda _: self._reply_to_ack(command, None, None), refused)
+
     def _acknowledge_in_turns(self, consumer: WireConsumer, command: AckCommand) -> None:
-        works = (partial(consumer.acknowledge, command.ack_type, part) for part in parts_of(command.message_id))
+        others: list[OtherIncarnation] = []
+
+        def acknowledge(part: Sequence[MessageIdField]) -> None:
+            try:
+                consumer.acknowledge(command.ack_type, part)
+            except OtherIncarnation as other:
+                others.append(other)
+
+        works = (partial(acknowledge, part) for part in parts_of(command.message_id))
 
         def done(failure: Exception | None) -> None:
-            self._reply_to_ack(command, *((None, None) if failure is None else error_code_of(failure)))
+            if failure is None and others:
+                ids = [each for other in others for each in other.ids]
+                self._acknowledge_former(consumer, command, OtherIncarnation(others[0], ids))
+            else:
+                self._reply_to_ack(command, *((None, None) if failure is None else error_code_of(failure)))
 
         self._reader.work_in_turns(works, done)
 

@@ -11,8 +11,6 @@ import google_crc32c
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
@@ -21,6 +19,8 @@ from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, operation_deadline
+from pulsar_on_kafka.gateway.tenants.metadata_requests import MetadataRequests
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord

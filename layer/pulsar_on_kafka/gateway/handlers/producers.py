@@ -170,9 +170,11 @@ class ProducerHandler:
             left=lambda: soon(partial(self._context.waiting.left, name)),
         )
         session = self._session
+        generation = self._context.tenants.generation(name)
         return WireProducer(
-            self._context.node, opening.number, found, session.transactions, session.writer, callbacks, bundle
-        )
+            self._context.node, opening.number, found, session.transactions, session.writer, callbacks, bundle,
+            generation,
+        )  # fmt: skip
 
     def _send_success(self, producer: WireProducer, request_id: int, schema_version: bytes | None) -> None:
         self._replies.send(

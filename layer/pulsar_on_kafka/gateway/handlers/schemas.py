@@ -9,12 +9,12 @@ from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
-from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
 from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.tenants.metadata_requests import MetadataRequests
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

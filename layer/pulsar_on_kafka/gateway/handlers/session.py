@@ -11,7 +11,6 @@ from typing import Final
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
@@ -31,6 +30,8 @@ from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
+from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
@@ -63,10 +64,11 @@ class GatewayContext:
     """Assigns segments to V5 consumers."""
     watchers: TopicWatchers
     waiting: WaitingProducers
+    former_ids: FormerIds
     authorization: Authorization | None = None
+    """None: each role may produce and consume everything."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     """The limit in CONNECTED, above which clients chunk messages."""
-    """None: each role may produce and consume everything."""
     entries: OutgoingEntries = field(default_factory=OutgoingEntries)
 
     def soon(self, call: Callable[[], None]) -> None:

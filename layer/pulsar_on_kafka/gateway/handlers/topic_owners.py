@@ -7,10 +7,10 @@ from functools import partial
 
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.flow_control import FlowControl
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 

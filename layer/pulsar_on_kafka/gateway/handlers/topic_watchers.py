@@ -15,8 +15,6 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.exceptions import PulsarException
-from pulsar_on_kafka.gateway.fleet.metadata_requests import MetadataRequests
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, names_of, records_if_any, topics_hash
 from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
@@ -24,6 +22,8 @@ from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError
+from pulsar_on_kafka.gateway.tenants.metadata_requests import MetadataRequests
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.wire.command_types import WatchTopicListCloseCommand, WatchTopicListCommand

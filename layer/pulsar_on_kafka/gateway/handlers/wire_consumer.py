@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
@@ -35,14 +36,15 @@ from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransac
 from pulsar_on_kafka.client.consumer.message_positions import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
-from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
+from pulsar_on_kafka.exceptions import BrokerMetadataError, InvalidMessage, UnknownError
 from pulsar_on_kafka.gateway.handlers.entry_encoder import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
 from pulsar_on_kafka.gateway.handlers.schemas import schema_info
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
 from pulsar_on_kafka.gateway.protocol.properties import properties_of
+from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
 from pulsar_on_kafka.kafka.records import packed_headers_of
-from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.errors import ForeignLedger, MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -75,7 +77,7 @@ TYPES: Final = (
 _STICKY: Final = 1
 _NO_KEY: Final = b"NONE_KEY"
 """The key that Pulsar hashes for a message without a key. Source: Commands.NONE_KEY."""
-_CUMULATIVE: Final = 1
+CUMULATIVE: Final = 1
 _EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
 _BATCH_FROM: Final = 2
@@ -103,6 +105,18 @@ class Wire:
     entries: OutgoingEntries
     meter: Meter
     subscription: str = ""
+    former: FormerIds | None = None
+    """Ids of other clusters, for readers."""
+    generation: int = 0
+    """That of the message ids: see `LedgerLayout.in_generation`."""
+
+
+class OtherIncarnation(ForeignLedger):
+    """Ids of a command are of another incarnation of the topic, or of another cluster. All others were handled."""
+
+    def __init__(self, first: ForeignLedger, ids: Sequence[MessageIdField]) -> None:
+        super().__init__(str(first))
+        self.ids = ids
 
 
 class WireEndpoint(Endpoint):
@@ -141,6 +155,8 @@ class WireEndpoint(Endpoint):
         """Hash ranges of a reader's keys, both ends inclusive; None: all keys."""
         self.topic = wire.topic
         self.subscription = wire.subscription
+        self.former = wire.former
+        self._generation = wire.generation
         self.bundle = wire.bundle
         self.meter = wire.meter
         self._frames = wire.frames
@@ -219,7 +235,8 @@ class WireEndpoint(Endpoint):
         encoder = self._encoder
         if encoder is None or self._encoded is not slot:
             self._encoded = slot
-            self._encoder = encoder = MessageFrames(self.number, slot.layout, slot.number, slot.partition_field)
+            layout = slot.layout.in_generation(self._generation)
+            self._encoder = encoder = MessageFrames(self.number, layout, slot.number, slot.partition_field)
         fields = b""
         if each.acked is not None:
             size, acked = each.acked
@@ -346,7 +363,7 @@ class WireConsumer(Protocol):
         by partition. Raises LayerError."""
 
     def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
-        """Does not block. Raises LayerError, MappingError: an id of another topic."""
+        """Does not block. Raises LayerError, MappingError. OtherIncarnation: some ids."""
 
     def transaction_ack(self, command: AckCommand) -> TxnAck:
         """The acknowledgement for a transaction. Does not block. Raises as `acknowledge`."""
@@ -380,6 +397,7 @@ class EntryPlace:
     node: Node
     topic: Topic
     partition: int | None
+    generation: int = 0
 
     @property
     def number(self) -> int:
@@ -389,7 +407,7 @@ class EntryPlace:
         """The id of an entry. The position before the first entry is earliest."""
         if offset < 0:
             return NativeMessageId.earliest
-        ledger, entry = self.topic.layout.position(self.number, offset)
+        ledger, entry = self.topic.layout.in_generation(self.generation).position(self.number, offset)
         return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1)
 
     def last_message(self, deadline: Deadline) -> tuple[NativeMessageId, int]:
@@ -424,13 +442,20 @@ class SubscriptionConsumer:
     def acknowledge(self, ack_type: int, ids: Sequence[MessageIdField]) -> None:
         if self.endpoint.seeking or self.endpoint.ends_by_seek:
             return
-        cumulative = ack_type == _CUMULATIVE
+        cumulative = ack_type == CUMULATIVE
         if cumulative:
             self._check_cumulative()
         self.endpoint.meter.acknowledge(len(ids))
         sizes, number, offset_of = self.endpoint.sizes, self._place.number, self._layout.kafka_offset
+        others: list[MessageIdField] = []
+        failure: ForeignLedger | None = None
         for each in ids:
-            offset, ack_set = offset_of(number, each.ledgerId, each.entryId), each.ack_set
+            try:
+                offset, ack_set = offset_of(number, each.ledgerId, each.entryId), each.ack_set
+            except ForeignLedger as foreign:
+                failure = failure or foreign
+                others.append(each)
+                continue
             if cumulative:
                 self._acknowledge_up_to(offset, ack_set, sizes.get(offset, 0) if ack_set else 0)
             elif not ack_set:
@@ -439,6 +464,8 @@ class SubscriptionConsumer:
                 self._slot.ack(offset)
             elif size := sizes.get(offset, 0):
                 self._slot.ack_set((offset, BatchAckSet(size, bits_of(ack_set, size) ^ (1 << size) - 1)))
+        if failure is not None:
+            raise OtherIncarnation(failure, others)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
         """Acknowledge up to an entry. A part of a batch of unknown size, sent before this consumer was opened, is
@@ -461,7 +488,7 @@ class SubscriptionConsumer:
                 f"an acknowledgement in a transaction names {len(command.message_id)} messages, "
                 f"expected up to {MAX_IDS_OF_TRANSACTION}"
             )
-        if command.ack_type == _CUMULATIVE:
+        if command.ack_type == CUMULATIVE:
             return self._cumulative_in_transaction(command)
         whole, batches = BitMap64(), dict[int, tuple[int, int]]()
         for each in command.message_id:
@@ -529,7 +556,8 @@ class SubscriptionConsumer:
     def redeliver(self, ids: Sequence[MessageIdField]) -> None:
         self.endpoint.meter.redelivered += len(ids)
         for each in ids:
-            self._member.negative_acknowledge(self._slot, self._offset(each), self.endpoint, 0.0)
+            with suppress(ForeignLedger):  # this incarnation's message is delivered anyway
+                self._member.negative_acknowledge(self._slot, self._offset(each), self.endpoint, 0.0)
         self._member.wake()
 
     def _begin(self, epoch: int | None) -> None:
@@ -541,6 +569,7 @@ class SubscriptionConsumer:
         target: object = _publish_time(command)
         inclusive = False
         if command.HasField("message_id"):
+            _check_own(self._place, self.endpoint, command.message_id, deadline)
             target = native_id(command.message_id)
             inclusive = True  # Pulsar sets the cursor to the id, and the client skips messages
         targets = places.seek_targets(target, deadline, inclusive=inclusive)
@@ -605,8 +634,10 @@ class ReadingConsumer:
         """Move the mark-delete position, which ends with the reader."""
         layout, number = self._place.topic.layout, self._place.number
         for each in ids:
-            offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
-            if not each.ack_set:
+            with suppress(ForeignLedger):
+                offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
+                if each.ack_set:
+                    continue
                 self._marked = max(self._marked, offset)
                 self.endpoint.forget(offset)
 
@@ -626,6 +657,7 @@ class ReadingConsumer:
         """Close the reader. As in Pulsar the client opens it anew, and it continues there, whatever its new start id
         is."""
         if command.HasField("message_id"):
+            _check_own(self._place, self.endpoint, command.message_id, deadline)
             self.sought_offset = _begin(self._place, command.message_id, deadline)
         else:
             self.sought_offset = _begin_at_time(self._place, _publish_time(command), deadline)
@@ -680,7 +712,7 @@ def open_consumer(
         admit_schema(node, topic, schema_info(command.schema), deadline)
     if topic.partitioned and name.partition < 0:
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
-    place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None)
+    place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None, wire.generation)
     endpoint = WireEndpoint(command.consumer_name or secrets.token_hex(5), command.consumer_id, wire, rules)
     endpoint.metadata = properties
     endpoint.reports_active = TYPES[command.subType] is SubscriptionType.FAILOVER
@@ -750,7 +782,10 @@ def _reader(
         since_ms = max(0, place.node.clock.now_ms() - command.start_message_rollback_duration_sec * 1000)
         start = _begin_at_time(place, since_ms, deadline)
     else:
-        start = _begin(place, command.start_message_id, deadline)
+        former, field, behind = endpoint.former, command.start_message_id, None
+        if former is not None and place.topic.name.is_persistent:
+            behind = former.start_behind(place.node, place.topic, place.number, field, deadline)
+        start = _begin(place, command.start_message_id, deadline) if behind is None else behind
     endpoint.ranges = _ranges(command.keySharedMeta)
     partitions = [place.number]
     compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if command.read_compacted else {}
@@ -766,6 +801,15 @@ def _begin(place: EntryPlace, field: MessageIdField, deadline: Deadline) -> int:
     whole = NativeMessageId(start.partition(), start.ledger_id(), start.entry_id(), -1)
     starts, _ = TopicPositions(place.node, place.topic).begin(partitions, whole, deadline, inclusive=True)
     return starts[place.number]
+
+
+def _check_own(place: EntryPlace, endpoint: WireEndpoint, field: MessageIdField, deadline: Deadline) -> None:
+    """Raises InvalidMessage: the id is of a cluster that the tenant has left."""
+    former = endpoint.former
+    if former is not None and former.start_behind(place.node, place.topic, place.number, field, deadline) is not None:
+        raise InvalidMessage(
+            f"message {field.ledgerId}:{field.entryId} is of a cluster that tenant {place.topic.name.tenant} has left"
+        )
 
 
 def _begin_at_time(place: EntryPlace, since_ms: int, deadline: Deadline) -> int:

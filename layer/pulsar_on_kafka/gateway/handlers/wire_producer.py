@@ -218,7 +218,9 @@ class WireProducer:
         frames: Frames,
         callbacks: ProducerCallbacks,
         bundle: int,
+        generation: int = 0,
     ) -> None:
+        """`generation`: see `LedgerLayout.in_generation`."""
         self.number = number
         self.bundle = bundle
         self.meter = opened.meter
@@ -228,6 +230,9 @@ class WireProducer:
         self._way = sender.way
         self._outlet = sender.outlet
         self._topic = sender.outlet.admitted.topic
+        layout = self._topic.layout
+        self.generation_bits = layout.in_generation(generation).ledger_id(0, 0) - layout.ledger_id(0, 0)
+        """Added to the ledger ids in receipts."""
         self._registered_name = str(self._topic.name)
         self._recorded = _PLAIN
         """The features that the topic's record announces to readers: `_MORE`, `_CHUNKS` and `_RAW`."""
@@ -534,6 +539,8 @@ class _Sent(OwnCallback):
             return
         producer = self._producer
         ledger, entry = message_id.ledger_id() & _NOWHERE, message_id.entry_id() & _NOWHERE
+        if producer.generation_bits:
+            ledger |= producer.generation_bits
         self._reply(send_receipt(producer.encoded_number, self._number, ledger, entry, self.highest_sequence_id))
 
     def fail(self, failure: PulsarException) -> None:

@@ -15,7 +15,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import NON_PERSISTENT, PERSISTENT, SCALABLE
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import DEFAULT_CLUSTER

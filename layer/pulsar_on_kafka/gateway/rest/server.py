@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
-from pulsar_on_kafka.gateway.fleet.served_tenants import HERE
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.rest import (
@@ -52,6 +51,7 @@ from pulsar_on_kafka.gateway.rest.request import (
 )
 from pulsar_on_kafka.gateway.rest.rights import LOGGED_IN, RouteRight, right_of
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.gateway.tenants.served_tenants import HERE
 
 _log: Final = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, TopicWatch
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, operation_deadline
 from pulsar_on_kafka.gateway.streams.layout_lookup import TopicWithLayout, find_layout
 from pulsar_on_kafka.gateway.streams.subscription_coordinator import SegmentAssignment, SubscriptionCoordinator
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.routing.topic_layouts import TopicLayout, topic_layout
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState

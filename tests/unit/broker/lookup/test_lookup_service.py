@@ -348,6 +348,8 @@ def test_gateways_get_the_whole_map(service: Service) -> None:
     waits.join(20)
     place = told[0].place("acme")
     assert (place.switching, place.target, place.target_url) == (True, "east", URLS["east"])
+    assert [each.generation("acme") for each in (found, *told)] == [0, 1]
+    assert told[0].others("west") == {"east": URLS["east"], "home": told[0].service_url("home")}
     with pytest.raises(LookupFailed, match="has no cluster for tenant nobody"):
         found.place("nobody")
     with pytest.raises(LookupFailed, match="has no cluster 'south', it has: east, home, west"):

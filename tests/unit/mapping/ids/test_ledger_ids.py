@@ -7,7 +7,13 @@ import pickle
 import pytest
 
 from pulsar_on_kafka_mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
-from pulsar_on_kafka_mapping.ids.ledger_ids import MAX_INCARNATION, LedgerLayout, incarnation_of, unpack_ledger_id
+from pulsar_on_kafka_mapping.ids.ledger_ids import (
+    MAX_GENERATION,
+    MAX_INCARNATION,
+    LedgerLayout,
+    incarnation_of,
+    unpack_ledger_id,
+)
 
 LAYOUT = LedgerLayout(incarnation=5, entries_per_ledger=100)
 
@@ -99,3 +105,25 @@ def test_a_layout_travels_to_executors() -> None:
     travelled = pickle.loads(pickle.dumps(LAYOUT))  # noqa: S301 - our own bytes
     assert travelled == LAYOUT
     assert travelled.position(1, 250) == LAYOUT.position(1, 250)
+
+
+def test_ids_of_a_later_generation_are_greater_and_mean_the_same() -> None:
+    here, there = LedgerLayout(76), LedgerLayout(4)
+    places = [
+        layout.in_generation(generation).position(3, offset)
+        for generation, (layout, offset) in enumerate([(here, 700_000), (there, 5), (here, 0), (there, 6)])
+    ]
+    assert places == sorted(places)
+    assert [here.kafka_offset(3, *place) for place in (places[0], places[2])] == [700_000, 0]
+    with pytest.raises(ForeignLedger):
+        here.kafka_offset(3, *places[1])
+    assert here.without_generation(places[2][0]) == here.position(3, 0)[0]
+    assert here.in_generation(1_000).generation == MAX_GENERATION
+    assert here.in_generation(MAX_GENERATION).position(0, 0)[0] < 2**63
+
+
+def test_a_large_incarnation_has_no_generation() -> None:
+    large = LedgerLayout(2**20)
+    assert large.in_generation(3) is large
+    assert large.without_generation(large.position(0, 7)[0]) == large.position(0, 7)[0]
+    assert LedgerLayout(2**20 - 1).in_generation(3).generation == 3

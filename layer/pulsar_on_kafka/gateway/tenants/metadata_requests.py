@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeVar
 
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.fleet.served_tenants import ServedTenants
 from pulsar_on_kafka.gateway.login.authorization import Operation
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue, operation_deadline
+from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 
 T = TypeVar("T")

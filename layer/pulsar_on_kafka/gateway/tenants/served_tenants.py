@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -123,6 +123,23 @@ class ServedTenants:
     def node_of(self, tenant: str) -> Node:
         """`node_at` the tenant's place; this cluster's for a tenant without a place."""
         return self.node_at(self.of(tenant).place)
+
+    def generation(self, topic: str) -> int:
+        """The number of moves of the topic's tenant, for message ids (`LedgerLayout.in_generation`). Raises
+        InvalidTopicName."""
+        return 0 if self._map is None else self._map.generation(TopicName.parse(topic).tenant)
+
+    @property
+    def cluster(self) -> str:
+        """The name of this cluster in the map; '' without a map."""
+        return "" if self._follower is None else self._follower.cluster
+
+    def other_nodes(self) -> Iterator[tuple[str, Node]]:
+        """The nodes of all other clusters of the map, by name. May block. Raises as `node_at`."""
+        follower, known = self._follower, self._map
+        if follower is not None and known is not None:
+            for name, url in known.others(follower.cluster).items():
+                yield name, follower.admins.at(url).node
 
     # The loop -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Tenants on several clusters: those that a gateway serves, and requests about the others."""
