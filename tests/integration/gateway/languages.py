@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.embedded.java import find_java
 from tests.builds import Missing, built
 from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.compat.pulsar_standalone.releases import PULSAR_4, PulsarRelease
 from tests.programs import ROOT
 
 _PROGRAMS: Final = Path(__file__).with_name("programs")
@@ -83,9 +84,9 @@ def _java() -> list[str]:
     return java_program(_PROGRAMS / "java" / "Program.java")
 
 
-def java_program(source: Path, *options: str) -> list[str]:
-    """With Pulsar's jars and these options of Java's, from its source. Raises Missing."""
-    return [_compiling_java(), "-Xmx256m", *options, "-cp", f"{pulsar_jars()}/*", str(source)]
+def java_program(source: Path, *options: str, release: PulsarRelease = PULSAR_4) -> list[str]:
+    """With the jars of a release of Pulsar and these options of Java's, from its source. Raises Missing."""
+    return [_compiling_java(), "-Xmx256m", *options, "-cp", f"{pulsar_jars(release)}/*", str(source)]
 
 
 def _compiling_java() -> str:
