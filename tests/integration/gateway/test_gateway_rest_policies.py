@@ -182,7 +182,7 @@ def test_backlog_quotas_are_by_type(rest: Rest, namespace: str, of_topic: bool) 
     rest.does("POST", f"{path}/backlogQuota", json=QUOTA)
     size = {**NO_LIMIT, "limit": 10_737_418_240, "limitSize": 10_737_418_240, "policy": "producer_exception"}
     assert rest.get(f"{path}/backlogQuotaMap") == {"destination_storage": size}
-    rest.does("POST", f"{path}/backlogQuota", json={"limit": 5, "policy": "producer_exception"})  # its former name
+    rest.does("POST", f"{path}/backlogQuota", json={"limit": "5", "policy": "producer_exception"})  # its former name
     assert rest.get(f"{path}/backlogQuotaMap")["destination_storage"]["limitSize"] == 5
     age = {"limitSize": -(2**30), "limitTime": 3600, "policy": "consumer_backlog_eviction"}  # Java's default size
     rest.does("POST", f"{path}/backlogQuota", json=age, backlogQuotaType="message_age")

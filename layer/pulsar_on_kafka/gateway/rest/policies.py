@@ -18,7 +18,14 @@ from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.broker.metadata.policy_json import BACKLOG_QUOTAS, FIELDS, REPLICATION, PolicyField
 from pulsar_on_kafka.exceptions import InvalidConfiguration, TopicNotFound
 from pulsar_on_kafka.gateway.rest.permissions import AUTH_FIELDS
-from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text, differs_from_default, unserved
+from pulsar_on_kafka.gateway.rest.request import (
+    INTEGER,
+    RestError,
+    RestRequest,
+    Text,
+    differs_from_default,
+    unserved,
+)
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 BUNDLES: Final[Mapping[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
@@ -295,10 +302,19 @@ def _value(request: RestRequest) -> Any:
     """The body; a topic's `messageTTL` is a parameter. Raises RestError: it is no JSON, or no number."""
     given = request.query.get(request.names["policy"])
     if given is None:
-        return request.json()
-    if not given.removeprefix("-").isdecimal() or len(given) > 20:
+        return _without_quotes(request.json())
+    if not INTEGER.fullmatch(given):
         raise RestError(400, f"{request.names['policy']} is {given!r:.60}, expected a number")
     return int(given)
+
+
+def _without_quotes(value: Any) -> Any:
+    """Numbers and truth values that are written as texts, as Pulsar's Jackson reads them in an object."""
+    if isinstance(value, Mapping):
+        return {name: _without_quotes(each) for name, each in value.items()}
+    if isinstance(value, str):
+        return int(value) if INTEGER.fullmatch(value) else {"true": True, "false": False}.get(value, value)
+    return value
 
 
 def _read(place: PolicyField, value: Any, reason: str = "") -> dict[str, Any]:

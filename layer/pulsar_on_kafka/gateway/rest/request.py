@@ -25,7 +25,7 @@ _log: Final = logging.getLogger(__name__)
 OPERATION_S: Final = 30.0
 DOMAINS: Final = (PERSISTENT, NON_PERSISTENT, SCALABLE)
 """The domains of topics in paths; `topic` is another name of `persistent`."""
-_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class ServedElsewhere(Exception):
@@ -127,7 +127,7 @@ class RestRequest:
         """A number in the path or, if it is not there, in the query. Raises RestError: the value is no integer of 64
         bits, or missing."""
         value = self.names.get(name, self.query.get(name, ""))
-        if not _INTEGER.fullmatch(value) or not -(2**63) <= int(value) < 2**63:
+        if not INTEGER.fullmatch(value) or not -(2**63) <= int(value) < 2**63:
             raise RestError(400, f"{name} is {value!r:.60}, expected an integer of 64 bits")
         return int(value)
 

@@ -119,7 +119,11 @@ class TransactionHolds:
         chunks of messages that end behind it; if there are any, the result names each entry. `held`: what transactions
         hold."""
         chunks = self._chunks
-        whole = BitMap64(chunks.spread(ack.whole)) if chunks.known else ack.whole
+        whole = ack.whole
+        if chunks.known:
+            further = BitMap64(chunks.spread(ack.whole)) - whole - held.of(txn).whole
+            # Some clients acknowledge each chunk by its own id.
+            whole = whole | BitMap64(offset for offset in further if not self._cursor.is_acknowledged(offset))
         upto = ack.cumulative
         spared = [] if upto is None or not chunks else chunks.ending_behind(upto.offset)
         if upto is None or not spared:

@@ -188,6 +188,17 @@ def test_a_message_in_chunks_is_held_with_all_of_them() -> None:
     assert found == TxnAck(BitMap64([1, 3]))
 
 
+def test_a_transaction_acknowledges_a_message_chunk_by_chunk() -> None:
+    """Go's client does, in the order of the chunks."""
+    owned = a_partition()
+    for chunk_id, offset in enumerate((1, 3)):
+        owned.entries.chunks.add(offset, ChunkInfo(chunk_id, 2, 20, "uuid"), Record(offset))
+    hold(owned, ONE, 1)
+    assert owned.held.complete(owned.held.holdings, ONE, TxnAck(BitMap64([3]))) == TxnAck(BitMap64([3]))
+    owned.cursor.acknowledge([1])
+    assert owned.held.complete(owned.held.holdings, OTHER, TxnAck(BitMap64([3]))) == TxnAck(BitMap64([3]))
+
+
 def test_a_cumulative_one_spares_chunks_of_messages_that_end_behind_it() -> None:
     owned = a_partition()
     upto = TxnAck(cumulative=CumulativeAck(4))
