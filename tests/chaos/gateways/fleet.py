@@ -31,11 +31,15 @@ from tests.waiting import until
 
 
 class GatewayProcess:
-    def __init__(self, log: Path, url: str, fleet: str, *, apart: bool, port: int = 0) -> None:
+    def __init__(
+        self, log: Path, url: str, fleet: str, *, apart: bool, port: int = 0, options: Sequence[str] = ()
+    ) -> None:
         ports = ["--port", str(port), "--http-port", "0"]
         command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "gateway", *ports, "--fleet", fleet]
+        command += options
         self._made = log, url, fleet
         self._apart = apart
+        self._options = options
         with log.open("w") as said:
             self._process = subprocess.Popen(
                 in_own_pid_namespace(command) if apart else command, stdout=said, stderr=said
@@ -44,7 +48,8 @@ class GatewayProcess:
 
     def successor(self) -> GatewayProcess:
         """Another process on the same port."""
-        return GatewayProcess(*self._made, apart=self._apart, port=int(self.address.rpartition(":")[2]))
+        port = int(self.address.rpartition(":")[2])
+        return GatewayProcess(*self._made, apart=self._apart, port=port, options=self._options)
 
     def send(self, what: signal.Signals) -> None:
         os.kill(program_of(self._process.pid), what)
@@ -139,8 +144,11 @@ class Fleet:
         *,
         apart: bool = False,
         first_url: str = "",
+        options: Sequence[str] = (),
+        old_claims: bool = True,
     ) -> None:
-        """`first_url`: by which the first one gets to Kafka."""
+        """`first_url`: by which the first one gets to Kafka. `options`: more of `pok gateway`. `old_claims`: wait until
+        claims of subscriptions hold by memberships alone."""
         self.bootstrap = url.removeprefix("kafka://")
         self.directory = directory
         self.unique = unique
@@ -151,7 +159,8 @@ class Fleet:
             self.gateways: list[GatewayProcess] = []
             stack.callback(self._end_gateways)
             for number, to_kafka in enumerate((first_url or url, url)):
-                self.gateways.append(GatewayProcess(directory / f"gateway-{number}", to_kafka, self.name, apart=apart))
+                log = directory / f"gateway-{number}"
+                self.gateways.append(GatewayProcess(log, to_kafka, self.name, apart=apart, options=options))
             self._shared()
             self.address = ",".join(gateway.address for gateway in self.gateways).replace(",pulsar://", ",")
             self.loads = loads(self)
@@ -159,7 +168,8 @@ class Fleet:
                 stack.callback(load.close)
             opened = time.monotonic()
             self.work(200)
-            until(lambda: time.monotonic() - opened > CLAIM_MS / 1000, "the claim to hold by its membership alone")
+            claim_s = CLAIM_MS / 1000 if old_claims else 0.0
+            until(lambda: time.monotonic() - opened > claim_s, "the claim to hold by its membership alone")
             self._stack = stack.pop_all()
 
     def _end_gateways(self) -> None:
