@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,10 +20,12 @@ from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.tenants.served_tenants import TenantFollower
 from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.integration.gateway.languages import Program
 from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
 
+MIN_PAUSE_S = 0.3
 FORGIVEN_S = 1.0
 """What was acknowledged less than this before the switch may come again."""
 
@@ -31,6 +35,11 @@ class Gateways(NamedTuple):
 
     binary: list[str]
     rest: list[str]
+
+    @property
+    def port(self) -> int:
+        """That of the first one."""
+        return urlsplit(self.binary[0]).port or 0
 
 
 @contextmanager
@@ -67,6 +76,38 @@ class Receipt(NamedTuple):
     number: int
 
 
+class Receipts:
+    """What one program received. It acknowledges each message at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.all: list[Receipt] = []
+
+    def pause(self) -> tuple[float, float]:
+        """The longest time without a message: its beginning and its end."""
+        return max(pairwise(each.at_s for each in self.all), key=lambda pair: pair[1] - pair[0])
+
+    def summary(self, sent: int) -> str:
+        began_s, ended_s = self.pause()
+        again = len(self.all) - sent
+        return f"{self._name}: {sent} messages, {again} came again, longest pause {ended_s - began_s:.2f} s"
+
+    def check(self, sent: int) -> None:
+        """Nothing is lost, and what came again had not been acknowledged a second before a pause."""
+        numbers = {each.number for each in self.all}
+        assert numbers == set(range(sent)), f"lost: {sorted(set(range(sent)) - numbers)[:20]}"
+        first: dict[int, float] = {}
+        late: dict[int, float] = {}
+        pause_s, before_s = 0.0, self.all[0].at_s
+        for each in self.all:
+            if each.at_s - before_s > MIN_PAUSE_S:
+                pause_s = before_s
+            before_s = each.at_s
+            if first.setdefault(each.number, each.at_s) != each.at_s and pause_s - first[each.number] > FORGIVEN_S:
+                late[each.number] = pause_s - first[each.number]
+        assert not late, f"acknowledged more than {FORGIVEN_S} s before the pause, and again: {late}"
+
+
 class OfficialProgram:
     """Sends numbers by the official Python client and acknowledges what it receives, until it is told to stop."""
 
@@ -81,8 +122,7 @@ class OfficialProgram:
         self.sent = 0
         self.stored = 0
         self.failed: list[Any] = []
-        self.receipts: list[Receipt] = []
-        self._acknowledged_s: dict[int, float] = {}
+        self.receipts = Receipts(subscription)
         self._stop, self._all_sent = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
         for thread in self._threads:
@@ -102,29 +142,24 @@ class OfficialProgram:
             self.failed.append(result)
 
     def _receive(self) -> None:
-        while not (self._all_sent.is_set() and len({each.number for each in self.receipts}) >= self.sent):
+        while not (self._all_sent.is_set() and len({each.number for each in self.receipts.all}) >= self.sent):
             try:
                 message = self._consumer.receive(500)
             except pulsar.Timeout:
                 continue
             name, number = message.data().decode().split()
             if name == self._subscription:  # the topic has the messages of all programs
-                self.receipts.append(Receipt(time.monotonic(), int(number)))
+                self.receipts.all.append(Receipt(time.monotonic(), int(number)))
             self._consumer.acknowledge(message)
-            if name == self._subscription:
-                self._acknowledged_s.setdefault(int(number), time.monotonic())
 
     def goes_on(self) -> None:
         """Returns when it has stored and received some more."""
-        stored, received = self.stored, len(self.receipts)
+        stored, received = self.stored, len(self.receipts.all)
         until(lambda: self.stored > stored + 200, "the producer to go on")
-        until(lambda: len(self.receipts) > received + 200, "the consumer to go on")
+        until(lambda: len(self.receipts.all) > received + 200, "the consumer to go on")
 
     def __str__(self) -> str:
-        times = [each.at_s for each in self.receipts]
-        pause_s = max(later - earlier for earlier, later in pairwise(times))
-        again = len(times) - self.sent
-        return f"{self._subscription}: {self.sent} messages, {again} came again, longest pause {pause_s:.2f} s"
+        return self.receipts.summary(self.sent)
 
     def __enter__(self) -> OfficialProgram:
         return self
@@ -140,20 +175,59 @@ class OfficialProgram:
             assert not thread.is_alive(), str(self)
 
     def check(self) -> None:
-        """Nothing is lost, and what came again had not been acknowledged a second before. Call `end` first."""
+        """See `Receipts.check`. Call `end` first."""
         assert not self.failed
         assert self.stored == self.sent
-        numbers = {each.number for each in self.receipts}
-        assert numbers == set(range(self.sent)), f"lost: {sorted(set(range(self.sent)) - numbers)[:20]}"
-        first: dict[int, float] = {}
-        for each in self.receipts:
-            first.setdefault(each.number, each.at_s)
-        again = [each for each in self.receipts if each.at_s != first[each.number]]
-        ages = {each.number: self._pause_before(each) - self._acknowledged_s[each.number] for each in again}
-        late = {number: age for number, age in ages.items() if age > FORGIVEN_S}
-        assert not late, f"acknowledged more than {FORGIVEN_S} s before the pause, and again: {late}"
+        self.receipts.check(self.sent)
 
-    def _pause_before(self, receipt: Receipt) -> float:
-        """The beginning of the longest pause that precedes a receipt."""
-        times = [each.at_s for each in self.receipts if each.at_s <= receipt.at_s]
-        return max(pairwise(times), key=lambda pair: pair[1] - pair[0])[0]
+
+class FlowingProgram:
+    """The command `flow` of a program in another language, which ends with the `with` block."""
+
+    def __init__(self, program: Program, url: str, topic: str, subscription: str, kind: str) -> None:
+        self._name = f"{program.language}, {kind}"
+        self._process = subprocess.Popen(
+            [*program.command, url, "flow", topic, subscription, kind],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.lines.extend(iter(self._process.stdout.readline, ""))
+
+    def __enter__(self) -> FlowingProgram:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def goes_on(self) -> None:
+        """Returns when it has received some more."""
+        before = len(self.lines)
+        until(lambda: len(self.lines) > before + 200, f"{self._name} to go on: {self.lines[-5:]}")
+
+    def end(self) -> str:
+        """Returns when everything that it has sent was received, and checks that. What it was like, in words."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        assert self._process.wait(PATIENCE_S) == 0, self.lines[-20:]
+        self._reader.join(PATIENCE_S)
+        receipts, sent = Receipts(self._name), 0
+        for line in self.lines:
+            words = line.split()
+            if words[:2] == [">", "came"]:
+                receipts.all.append(Receipt(int(words[2]) / 1000, int(words[3])))
+            elif words[:2] == [">", "sent"]:
+                sent = int(words[2])
+                assert words[3] == "0", f"{words[3]} sends failed"
+        receipts.check(sent)
+        return receipts.summary(sent)

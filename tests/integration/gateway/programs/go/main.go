@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -44,6 +46,8 @@ func main() {
 		view(client, topic)
 	case "schema":
 		schema(client, topic, number(4))
+	case "flow":
+		flow(client, topic, os.Args[4], os.Args[5])
 	case "transaction":
 		transaction(client, topic, os.Args[4])
 	default:
@@ -149,6 +153,69 @@ func transaction(client pulsar.Client, topic, outcome string) {
 		check(begun.Abort(context.Background()))
 	}
 	say(outcome, string(message.Payload()))
+}
+
+// flow sends numbers until standard input has something, and says when each came; Failover acknowledges cumulatively.
+func flow(client pulsar.Client, topic, subscription, kind string) {
+	types := map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Failover": pulsar.Failover}
+	consumer := must(client.Subscribe(pulsar.ConsumerOptions{
+		Topic: topic, SubscriptionName: subscription, Type: types[kind],
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+	}))
+	defer consumer.Close()
+	producer := must(client.CreateProducer(pulsar.ProducerOptions{Topic: topic, SendTimeout: -1}))
+	defer producer.Close()
+	var sent, failed atomic.Int64
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		close(stop)
+	}()
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				check(producer.Flush())
+				return
+			case <-time.After(3 * time.Millisecond):
+				text := fmt.Sprintf("%s %d", subscription, sent.Add(1)-1)
+				producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(text)},
+					func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+						if err != nil {
+							failed.Add(1)
+						}
+					})
+			}
+		}
+	}()
+	seen := map[string]bool{}
+	for {
+		select {
+		case <-done:
+			if int64(len(seen)) >= sent.Load() {
+				say("sent", sent.Load(), failed.Load())
+				return
+			}
+		default:
+		}
+		within, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		message, err := consumer.Receive(within)
+		cancel()
+		if err != nil {
+			continue
+		}
+		words := strings.Split(string(message.Payload()), " ")
+		if words[0] == subscription {
+			seen[words[1]] = true
+			say("came", time.Now().UnixMilli(), words[1])
+		}
+		if kind == "Failover" {
+			check(consumer.AckCumulative(message))
+		} else {
+			check(consumer.Ack(message))
+		}
+	}
 }
 
 func next(receive func(context.Context) (pulsar.Message, error)) pulsar.Message {

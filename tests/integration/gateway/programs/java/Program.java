@@ -1,6 +1,10 @@
 import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
@@ -41,6 +45,7 @@ public class Program {
                 case "read" -> read(client, topic, Integer.parseInt(arguments[3]));
                 case "view" -> view(client, topic);
                 case "schema" -> schema(client, topic, Integer.parseInt(arguments[3]));
+                case "flow" -> flow(client, topic, arguments[3], SubscriptionType.valueOf(arguments[4]));
                 case "transaction" -> transaction(client, topic, arguments[3]);
                 default -> throw new IllegalArgumentException(command);
             }
@@ -141,6 +146,57 @@ public class Program {
                 begun.abort().get();
             }
             say(outcome + " " + text(message));
+        }
+    }
+
+    /** Sends numbers until standard input ends, and says when each came; Failover acknowledges cumulatively. */
+    private static void flow(PulsarClient client, String topic, String subscription, SubscriptionType type) throws Exception {
+        try (Consumer<byte[]> consumer = client.newConsumer()
+                        .topic(topic)
+                        .subscriptionName(subscription)
+                        .subscriptionType(type)
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                        .subscribe();
+                Producer<byte[]> producer = client.newProducer()
+                        .topic(topic)
+                        .sendTimeout(0, TimeUnit.SECONDS)
+                        .blockIfQueueFull(true)
+                        .create()) {
+            AtomicInteger sent = new AtomicInteger();
+            AtomicInteger failed = new AtomicInteger();
+            CountDownLatch done = new CountDownLatch(1);
+            new Thread(() -> {
+                try {
+                    while (System.in.available() == 0) {
+                        String text = subscription + " " + sent.getAndIncrement();
+                        producer.sendAsync(text.getBytes(StandardCharsets.UTF_8))
+                                .whenComplete((id, failure) -> failed.addAndGet(failure == null ? 0 : 1));
+                        Thread.sleep(3);
+                    }
+                    producer.flush();
+                } catch (Exception failure) {
+                    failed.incrementAndGet();
+                }
+                done.countDown();
+            }).start();
+            Set<Integer> seen = new HashSet<>();
+            while (done.getCount() > 0 || seen.size() < sent.get()) {
+                Message<byte[]> message = consumer.receive(500, TimeUnit.MILLISECONDS);
+                if (message == null) {
+                    continue;
+                }
+                String[] words = text(message).split(" ");
+                if (words[0].equals(subscription)) {
+                    seen.add(Integer.valueOf(words[1]));
+                    say("came " + System.currentTimeMillis() + " " + words[1]);
+                }
+                if (type == SubscriptionType.Failover) {
+                    consumer.acknowledgeCumulative(message);
+                } else {
+                    consumer.acknowledge(message);
+                }
+            }
+            say("sent " + sent.get() + " " + failed.get());
         }
     }
 
