@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.login.access import GatewayAccess, TokenKey
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, message_class
 from tests.integration.gateway.wire import COMMIT, Wire, begun
 from tests.steps import Unique
 from tests.waiting import until
@@ -129,6 +129,9 @@ COMMANDS: Final[dict[Type, tuple[dict[str, Any], set[str], str]]] = {
         LISTS,
         "Client is not authorized to WatchTopicList",
     ),
+    Type.SCALABLE_TOPIC_LOOKUP: ({"session_id": 1}, LOOKS_UP, "Client is not authorized to Lookup"),
+    Type.WATCH_SCALABLE_TOPICS: ({"watch_id": 1}, LISTS, "Client is not authorized to WatchScalableTopics"),
+    Type.WATCH_TC_ASSIGNMENTS: ({"watch_id": 1}, set(ROLES), ""),
 }  # fmt: skip
 """Commands with their fields, the roles that may send them, and the words for the others."""
 
@@ -148,10 +151,9 @@ def test_a_role_sends_the_commands_that_it_was_granted(site: Site) -> None:
     for role in ROLES:
         with site.wire(role) as wire:
             for number, (kind, (fields, allowed, words)) in enumerate(COMMANDS.items()):
-                of = {"namespace": site.namespace} if kind in (
-                    Type.GET_TOPICS_OF_NAMESPACE, Type.WATCH_TOPIC_LIST,
-                ) else {"topic": site.topic}  # fmt: skip
-                said = wire.ask(kind, request_id=number, **of, **fields)
+                known = {"namespace": site.namespace, "topic": site.topic, "request_id": number}
+                has = message_class(kind.message).DESCRIPTOR.fields_by_name
+                said = wire.ask(kind, **{name: value for name, value in known.items() if name in has}, **fields)
                 error = _error_of(said)
                 refused = error is not None and error[0] == ServerError.AUTHORIZATION
                 assert refused is (role not in allowed), (role, kind, error)
@@ -223,6 +225,8 @@ ROUTES: Final[tuple[tuple[str, str, object, set[str], str], ...]] = (
     ("GET", "/admin/v2/namespaces/{ns}/permissions", None, ADMINISTERS, "administrate resources on this tenant"),
     ("POST", "/admin/v2/namespaces/{ns}/permissions/x", ["produce"], ADMINISTERS, "administrate resources"),
     ("GET", "/lookup/v2/topic/persistent/{ns}/orders", None, LOOKS_UP, "operation [LOOKUP] on topic"),
+    ("GET", "/lookup/v2/topic/topic/{ns}/orders", None, LOOKS_UP, "operation [LOOKUP] on topic"),
+    ("GET", "/admin/v2/topic/{ns}/orders/partitions", None, LOOKS_UP, "operation [LOOKUP] on topic"),
     ("GET", "/admin/v2/persistent/{ns}", None, LISTS, "operation [GET_TOPICS] on namespace"),
     ("GET", "/admin/v2/persistent/{ns}/orders/partitions", None, LOOKS_UP, "operation [LOOKUP] on topic"),
     ("GET", "/admin/v2/persistent/{ns}/orders/stats", None, LOOKS_UP, "operation [LOOKUP] on topic"),
@@ -327,6 +331,17 @@ def test_a_watcher_of_topics_ends_with_its_permission(site: Site) -> None:
         until(lambda: not watchers, "the watcher to end")
         error = _error_of(wire.ask(Type.WATCH_TOPIC_LIST, request_id=2, watcher_id=1, **watch))
         assert error == (ServerError.AUTHORIZATION, "Client is not authorized to WatchTopicList")
+
+
+def test_a_v5_client_s_watches_end_with_their_permission(site: Site) -> None:
+    with site.wire(CONSUMER) as wire:
+        assert wire.ask(Type.SCALABLE_TOPIC_LOOKUP, session_id=1, topic=site.topic).HasField("dag")
+        assert wire.ask(Type.WATCH_SCALABLE_TOPICS, watch_id=1, namespace=site.namespace).HasField("snapshot")
+        site.admin.revoke_permission(site.namespace, CONSUMER)
+        watchers, layouts = site.gateway.context.watchers._watchers, site.gateway.context.layouts._watched
+        until(lambda: not (watchers or layouts), "both to end")
+        error = _error_of(wire.ask(Type.SCALABLE_TOPIC_LOOKUP, session_id=1, topic=site.topic))
+        assert error == (ServerError.AUTHORIZATION, "Client is not authorized to Lookup")
 
 
 def test_an_admin_role_of_the_tenant_ends_with_it(site: Site) -> None:

@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.handlers import topic_layouts
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from tests.integration.gateway.rest import Rest
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 
@@ -151,6 +152,17 @@ def test_each_segment_names_its_gateway_of_the_fleet(admin: AdminClient, unique:
     finally:
         for gateway in gateways:
             gateway.close(Deadline.after(60))
+
+
+def test_rest_takes_the_domain_of_v5_clients(rest: Rest, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    here = f"/admin/v2/topic/public/default/{topic}"
+    assert rest.get(f"{here}/partitions", checkAllowAutoCreation="true")["partitions"] == 4
+    assert len(admin.list_partitions(f"topic://public/default/{topic}")) == 4
+    assert rest.get(f"/lookup/v2/topic/topic/public/default/{topic}")["brokerUrl"]
+    assert f"persistent://public/default/{topic}" in rest.get("/admin/v2/topic/public/default/partitioned")
+    admin.set_policy(f"topic://public/default/{topic}", "message_ttl_in_seconds", 60)
+    assert admin.policies(f"persistent://public/default/{topic}") == {"message_ttl_in_seconds": 60}
 
 
 def test_the_sdk_takes_the_domain_of_v5_clients(client: pulsar.Client, unique: Unique) -> None:

@@ -11,6 +11,7 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
     ("pattern", "name", "expected"),
     [
         ("persistent://public/default/a-.*", "a-1", True),
+        ("topic://public/default/a-.*", "a-1", True),
         ("public/default/a-.*", "a-", True),
         ("public/default/a-.+", "a-", False),
         ("public/default/a-.+", "a-1-partition-3", True),

@@ -14,7 +14,7 @@ from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 MAX_CHARACTERS: Final = 500
-_SCHEMES: Final = ("persistent://", "non-persistent://")
+_SCHEMES: Final = ("persistent://", "non-persistent://", "topic://")
 _SPECIAL: Final = frozenset("[](){}|?*+^$")
 _ANY: Final = None
 
