@@ -46,19 +46,12 @@ class TopicLayout:
 def topic_layout(topic: TopicName, partitions: int, incarnation: int) -> TopicLayout:
     """The layout of a topic with this number of partitions, 0 for a topic without partitions.
 
-    The epoch consists of the topic's incarnation and its partitions, which never become less. So all gateways send the
-    same epochs without a state of their own.
-
     Raises:
         MappingError: `topic` is a partition or not persistent, or a number is out of range.
     """
     if topic.partition >= 0 or topic.domain != PERSISTENT:
         raise MappingError(f"topic {topic} has no layout, expected a persistent topic without a partition's suffix")
-    if not 0 <= partitions <= MAX_PARTITIONS:
-        raise MappingError(f"topic {topic} has {partitions} partitions, expected 0 to {MAX_PARTITIONS}")
-    if incarnation < 0:
-        raise MappingError(f"topic {topic} has incarnation {incarnation}, expected 0 or more")
-    epoch = incarnation << _PARTITION_BITS | partitions
+    epoch = layout_epoch(topic, partitions, incarnation)
     if not partitions:
         return TopicLayout(topic, epoch, (LayoutSegment(0, 0, SLOTS - 1, topic),))
     width = SLOTS // partitions
@@ -72,6 +65,22 @@ def topic_layout(topic: TopicName, partitions: int, incarnation: int) -> TopicLa
         for number in range(partitions)
     )
     return TopicLayout(topic, epoch, segments)
+
+
+def layout_epoch(topic: TopicName, partitions: int, incarnation: int) -> int:
+    """The epoch of a topic's layout.
+
+    It consists of the topic's incarnation and its partitions, which never become less. So all gateways send the same
+    epochs without a state of their own.
+
+    Raises:
+        MappingError: a number is out of range.
+    """
+    if not 0 <= partitions <= MAX_PARTITIONS:
+        raise MappingError(f"topic {topic} has {partitions} partitions, expected 0 to {MAX_PARTITIONS}")
+    if incarnation < 0:
+        raise MappingError(f"topic {topic} has incarnation {incarnation}, expected 0 or more")
+    return incarnation << _PARTITION_BITS | partitions
 
 
 def scalable_name(topic: TopicName) -> str:

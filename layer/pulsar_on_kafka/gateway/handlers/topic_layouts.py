@@ -7,16 +7,17 @@ the traces of V5 clients with a broker of Pulsar 5.0.1.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import TopicWatch
+from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
@@ -24,12 +25,13 @@ from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement, 
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, RequestQueue, operation_deadline
-from pulsar_on_kafka.gateway.streams.layout_lookup import TopicWithLayout, find_layout
+from pulsar_on_kafka.gateway.streams.layout_lookup import find_layout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.routing.topic_layouts import TopicLayout, topic_layout
+from pulsar_on_kafka_mapping.routing.topic_layouts import TopicLayout, layout_epoch, topic_layout
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState
 from pulsar_on_kafka_mapping.wire.command_types import ScalableTopicCloseCommand, ScalableTopicLookupCommand
-from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka_mapping.wire.frames import frame
 from pulsar_on_kafka_mapping.wire.scalable_messages import TLS_SUFFIX, SegmentState
 
 _log: Final = logging.getLogger(__name__)
@@ -40,11 +42,26 @@ MAX_SESSIONS: Final = 10_000
 
 @dataclass(eq=False)
 class LayoutSession:
-    """One session of a client. `epoch` is that of the last layout that was passed to `changed`, or of the first."""
+    """One session of a client. `epoch` is that of the last layout that was passed to `changed`, or of the first; it is
+    -1 if that layout could not be sent. `sent` is that of the last layout that was sent."""
 
     topic: TopicName
     epoch: int
-    changed: Callable[[TopicLayout], None]
+    changed: Callable[[PlacedLayout], None]
+    sent: int = -1
+
+
+class PlacedLayout(NamedTuple):
+    """A layout with the bundle of its topic, then those of its segments."""
+
+    layout: TopicLayout
+    bundles: Sequence[int]
+
+
+def placed_layout(layout: TopicLayout) -> PlacedLayout:
+    """Not for the event loop: a topic may have thousands of partitions."""
+    names = (layout.topic, *(each.topic for each in layout.segments))
+    return PlacedLayout(layout, [bundle_of(str(name)) for name in names])
 
 
 def report_layouts(
@@ -54,14 +71,20 @@ def report_layouts(
     bound Kafka topic is reported when its client looks the layout up again. `deadline` gives a new one for each call to
     the cluster."""
     records = node.topics.records.of({session.topic for session, _ in watched}, deadline())
+    changed: dict[TopicName, PlacedLayout] = {}
     for session, _ in watched:
         record = records[session.topic]
         if record is None or record.state is not LifeState.ACTIVE:
             continue
-        layout = topic_layout(session.topic, record.partitions, record.incarnation)
-        if layout.epoch > session.epoch:
-            session.epoch = layout.epoch
-            session.changed(layout)
+        if layout_epoch(session.topic, record.partitions, record.incarnation) <= session.epoch:
+            continue
+        placed = changed.get(session.topic)
+        if placed is None:
+            placed = changed[session.topic] = placed_layout(
+                topic_layout(session.topic, record.partitions, record.incarnation)
+            )
+        session.epoch = placed.layout.epoch
+        session.changed(placed)
 
 
 class LayoutHandler:
@@ -109,24 +132,24 @@ class LayoutHandler:
             if self._open.failed(opening):
                 self._refuse(session_id, code, reason)
 
-        def found(each: TopicWithLayout) -> None:
-            session = LayoutSession(each.layout.topic, each.layout.epoch, lambda _: None)
-            session.changed = lambda layout: self._soon(partial(self._send, session_id, session, layout))
+        def look() -> tuple[Topic, PlacedLayout]:
+            found = find_layout(self._node, command.topic, operation_deadline(), create=command.create_if_missing)
+            return found.topic, placed_layout(found.layout)
+
+        def found(each: tuple[Topic, PlacedLayout]) -> None:
+            topic, placed = each
+            session = LayoutSession(placed.layout.topic, placed.layout.epoch, lambda _: None)
+            session.changed = lambda newer: self._soon(partial(self._send, session_id, session, newer))
             if not self._open.opened(opening, session):
                 return
-            self._watch.watch(each.topic, session)
-            self._send(session_id, session, each.layout)
+            self._watch.watch(topic, session)
+            self._send(session_id, session, placed)
             self._check_rights_of(session_id, session)
 
         def allowed() -> None:
             if self._owners.refuses(command.topic, refused):
                 return
-            self._requests.begin(
-                lambda: find_layout(self._node, command.topic, operation_deadline(), create=command.create_if_missing),
-                found,
-                refused,
-                topic=command.topic,
-            )
+            self._requests.begin(look, found, refused, topic=command.topic)
 
         self._rights.require_on(Requirement.LOOKUP, command.topic, _WORDS, allowed, refused)
 
@@ -136,19 +159,23 @@ class LayoutHandler:
     def _refuse(self, session_id: int, code: ServerError, reason: str) -> None:
         self._replies.send(Type.SCALABLE_TOPIC_UPDATE, session_id=session_id, error=code, message=reason)
 
-    def _send(self, session_id: int, session: LayoutSession, layout: TopicLayout) -> None:
-        """Send a layout unless a newer one is on its way."""
+    def _send(self, session_id: int, session: LayoutSession, placed: PlacedLayout) -> None:
+        """Send a layout unless a newer one was sent. A thread encodes it: it may have thousands of segments."""
 
-        def found(urls: Sequence[str]) -> None:
-            if self._open.get(session_id) is session and layout.epoch >= session.epoch:
-                self._replies.send(
-                    Type.SCALABLE_TOPIC_UPDATE,
-                    session_id=session_id,
-                    dag=_dag(layout, urls),
-                    resolved_topic_name=layout.resolved_name,
-                )
+        def send(frame: bytes) -> None:
+            if self._open.get(session_id) is session and placed.layout.epoch >= session.sent:
+                session.sent = placed.layout.epoch
+                self._replies.send_frame(frame)
 
-        self._owners.find_each([str(layout.topic), *(str(each.topic) for each in layout.segments)], found)
+        def refused(code: ServerError, reason: str) -> None:
+            """Too many requests: the next look at the topic sends the layout."""
+            _log.info("topic=%s a layout is sent later: %s", session.topic, reason)
+            session.epoch = -1
+
+        def found(urls: Mapping[int, str]) -> None:
+            self._requests.begin(partial(_update, session_id, placed, urls), send, refused)
+
+        self._owners.find_each(set(placed.bundles), found)
 
     def _close(self, session_id: int) -> None:
         session = self._open.get(session_id)
@@ -189,11 +216,12 @@ def _operation(topic: TopicName) -> Operation:
     return on_topic(Requirement.LOOKUP, topic, _WORDS)
 
 
-def _dag(layout: TopicLayout, urls: Sequence[str]) -> dict[str, Any]:
-    """The layout on the wire, with all fields that V5 clients require. `urls` has the gateways of the topic and of each
-    segment, '' for an unknown one."""
-    controller, *brokers = urls
-    return {
+def _update(session_id: int, placed: PlacedLayout, urls: Mapping[int, str]) -> bytes:
+    """The frame of a layout, with all fields that V5 clients require. `urls` has the gateway of each bundle, '' for an
+    unknown one."""
+    layout = placed.layout
+    controller, *brokers = [urls[bundle] for bundle in placed.bundles]
+    dag = {
         "epoch": layout.epoch,
         "segments": [
             {
@@ -214,3 +242,5 @@ def _dag(layout: TopicLayout, urls: Sequence[str]) -> dict[str, Any]:
         ],
         **(address_field("controller_broker_url", controller, TLS_SUFFIX) if controller else {}),
     }
+    name = layout.resolved_name
+    return frame(command(Type.SCALABLE_TOPIC_UPDATE, session_id=session_id, dag=dag, resolved_topic_name=name))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
@@ -60,30 +61,25 @@ class TopicOwners:
 
         self._sharing.find(bundle, self._requests.counted(found))
 
-    def find_each(self, topics: Sequence[str], then: Callable[[Sequence[str]], None]) -> None:
-        """Call `then` with the URLs of the gateways that serve these topics, '' for one that no gateway serves now.
-
-        Each name is valid. A closed connection may get the call.
-        """
-        bundles = [bundle_of(topic) for topic in topics]
-        pending = set(bundles)
+    def find_each(self, bundles: AbstractSet[int], then: Callable[[Mapping[int, str]], None]) -> None:
+        """Call `then` with the URLs of the gateways that serve these bundles, '' for one that no gateway serves now. A
+        closed connection may get the call."""
         found: dict[int, str] = {}
         done = self._requests.counted(then)
 
         def settle(bundle: int, url: str | None) -> None:
             found[bundle] = url or ""
-            if len(found) == len(pending):
-                done([found[each] for each in bundles])
+            if len(found) == len(bundles):
+                done(found)
 
-        if not pending:
-            done([])
-        for bundle in pending:
+        if not bundles:
+            done(found)
+        for bundle in bundles:
             self._sharing.find(bundle, partial(settle, bundle))
 
-    def known_each(self, topics: Sequence[str]) -> list[str]:
-        """The URLs of the gateways that serve these topics, as far as is known: this gateway's for an unknown one. Each
-        name is valid."""
-        return [self._sharing.elsewhere(bundle_of(topic)) or self._address for topic in topics]
+    def known(self, bundle: int) -> str:
+        """The URL of the gateway that serves a bundle, as far as is known: this gateway's for an unknown one."""
+        return self._sharing.elsewhere(bundle) or self._address
 
     def require_this(self, topic: str, then: Callable[[int], None], refused: OnError) -> None:
         """Call `then` with the topic's bundle if this gateway serves it. A closed connection gets no call."""

@@ -20,7 +20,11 @@ class Replies:
         self._writer = writer
 
     def send(self, kind: Type, **fields: Any) -> None:
-        self._writer.send((frame(command(kind, **fields)),))
+        self.send_frame(frame(command(kind, **fields)))
+
+    def send_frame(self, encoded: bytes) -> None:
+        """`send` for a command that was encoded before, as one large enough to keep the loop busy."""
+        self._writer.send((encoded,))
 
     def error(self, request_id: int, code: ServerError, reason: str) -> None:
         self.send(Type.ERROR, request_id=request_id, error=code, message=reason)

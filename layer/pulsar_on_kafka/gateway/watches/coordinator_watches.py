@@ -5,11 +5,11 @@ Any gateway replies for all coordinators. The watch reports those that classic c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Final
 
+from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
@@ -28,8 +28,8 @@ MAX_WATCHES: Final = 100
 class _Watch:
     """A watch of a client. `urls` are the gateways that were sent last, by the coordinator's number."""
 
-    names: Sequence[str]
-    """The topic's name of each coordinator."""
+    bundles: Sequence[int]
+    """The bundle of each coordinator."""
     urls: Sequence[str] = ()
 
 
@@ -63,9 +63,9 @@ class CoordinatorWatchHandler:
                 self._refuse(watch_id, code, reason)
 
         def counted(coordinators: int) -> None:
-            watch = _Watch([f"{COORDINATORS}-partition-{number}" for number in range(coordinators)])
+            watch = _Watch([bundle_of(f"{COORDINATORS}-partition-{number}") for number in range(coordinators)])
             if self._open.opened(opening, watch):
-                self._owners.find_each(watch.names, partial(self._send, watch_id, watch))
+                self._owners.find_each(set(watch.bundles), lambda urls: self._send(watch_id, watch, urls.__getitem__))
 
         self._requests.begin(self._transactions.coordinators, counted, refused)
 
@@ -75,8 +75,8 @@ class CoordinatorWatchHandler:
     def follow(self) -> None:
         """Bundles may have moved to other gateways. Send changed gateways."""
         for watch_id, watch in self._open.items():
-            if watch.urls and (urls := self._owners.known_each(watch.names)) != watch.urls:
-                self._send(watch_id, watch, urls)
+            if watch.urls and [self._owners.known(each) for each in watch.bundles] != watch.urls:
+                self._send(watch_id, watch, self._owners.known)
 
     def _close(self, watch_id: int) -> None:
         watch = self._open.get(watch_id)
@@ -88,11 +88,11 @@ class CoordinatorWatchHandler:
     def _refuse(self, watch_id: int, code: ServerError, reason: str) -> None:
         self._replies.send(Type.WATCH_TC_ASSIGNMENTS_UPDATE, watch_id=watch_id, error=code, message=reason)
 
-    def _send(self, watch_id: int, watch: _Watch, urls: Sequence[str]) -> None:
+    def _send(self, watch_id: int, watch: _Watch, url_of: Callable[[int], str]) -> None:
         """Send the gateways. A coordinator without one is left out, as in Pulsar while it has no leader."""
         if self._open.get(watch_id) is not watch:
             return
-        watch.urls = urls
+        watch.urls = urls = [url_of(each) for each in watch.bundles]
         self._replies.send(
             Type.WATCH_TC_ASSIGNMENTS_UPDATE,
             watch_id=watch_id,
