@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin, TenantInfoAdmin
-from pulsar_on_kafka.admin.context import raising_pulsar_errors
+from pulsar_on_kafka.admin.context import MAX_RECORD_PROPERTIES_BYTES, checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.entries import EntryAdmin
@@ -214,8 +214,9 @@ class AdminClient(
         gateway's REST requires it.
         """
         self._check_policies(namespace, policies or {})
+        kept = checked_properties("a namespace", properties or {}, MAX_RECORD_PROPERTIES_BYTES)
         self.node.namespaces.create(
-            namespace, self._deadline(), with_policies({}, policies or {}), properties, auth=permissions
+            namespace, self._deadline(), with_policies({}, policies or {}), kept, auth=permissions
         )
 
     def namespace_properties(self, namespace: str) -> dict[str, str]:
@@ -225,10 +226,16 @@ class AdminClient(
     def update_namespace_properties(
         self, namespace: str, properties: Mapping[str, str], *, remove: Collection[str] = ()
     ) -> None:
-        """Removes some properties of a namespace, then sets others. Raises TopicNotFound."""
+        """Removes some properties of a namespace, then sets others.
+
+        Raises:
+            TopicNotFound: there is no such namespace.
+            InvalidConfiguration: all properties together exceed 64 KiB.
+        """
 
         def changed(now: Mapping[str, str]) -> Mapping[str, str]:
-            return {**{key: value for key, value in now.items() if key not in remove}, **properties}
+            found = {**{key: value for key, value in now.items() if key not in remove}, **properties}
+            return checked_properties("a namespace", found, MAX_RECORD_PROPERTIES_BYTES)
 
         self.node.namespaces.change_properties(namespace, changed, self._deadline())
 

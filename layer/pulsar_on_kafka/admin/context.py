@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from inspect import isfunction, isgeneratorfunction
 from typing import Final, TypeVar
@@ -17,6 +17,10 @@ from pulsar_on_kafka.broker.node.node import Node, release
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.producer_records import properties_bytes
+
+MAX_RECORD_PROPERTIES_BYTES: Final = 64 * 1024
+"""All properties of a topic, or of a namespace; its record has them."""
 
 T = TypeVar("T")
 
@@ -36,6 +40,14 @@ def methods_within(context: Callable[[], ContextDecorator]) -> Callable[[type[T]
 
 raising_pulsar_errors: Final = methods_within(pulsar_errors)
 """The public methods of a component raise the official exceptions."""
+
+
+def checked_properties(of: str, properties: Mapping[str, str], max_bytes: int) -> dict[str, str]:
+    """A copy of the properties of a topic, a namespace or a subscription. Raises InvalidOption: they are too large."""
+    size = properties_bytes(properties)
+    if size > max_bytes:
+        raise errors.InvalidOption(f"properties of {of} have up to {max_bytes} bytes, got {size}")
+    return dict(properties)
 
 
 class AdminContext(OfOneProcess):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsar_on_kafka.admin.context import raising_pulsar_errors
+from pulsar_on_kafka.admin.context import checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.admin.cursors import CursorAdmin, check_persistent
 from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
@@ -20,7 +20,7 @@ from pulsar_on_kafka.client.connection.cluster_settings import peer_settings
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import DescribeConsumers, SaveNow
-from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
+from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES
 
 
 @raising_pulsar_errors
@@ -38,7 +38,7 @@ class SubscriptionAdmin(CursorAdmin):
         """Make a subscription at the topic's end (or its beginning); by a partition's name, on that partition alone.
         Raises NotAllowedError when it exists, and InvalidConfiguration when the properties take more than 256 KiB."""
         deadline = self._deadline()
-        _check_size(subscription, properties or {})
+        checked_properties(f"subscription {subscription}", properties or {}, MAX_PROPERTIES_BYTES)
         name, opened = TopicName.parse(topic), self._topic_around(topic, deadline)
         check_persistent(opened)
         self.node.check_new_subscription(opened, subscription, deadline)
@@ -84,7 +84,7 @@ class SubscriptionAdmin(CursorAdmin):
             InvalidConfiguration: they take more than 256 KiB.
         """
         deadline = self._deadline()
-        _check_size(subscription, properties)
+        checked_properties(f"subscription {subscription}", properties, MAX_PROPERTIES_BYTES)
         found, _ = self._addressed(topic, subscription, deadline)
         self.node.subscriptions.set_properties(found, properties, deadline)
 
@@ -348,11 +348,3 @@ class SubscriptionAdmin(CursorAdmin):
 
 def _saved_in(cursor: RecoveredCursor) -> str:
     return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
-
-
-def _check_size(subscription: str, properties: Mapping[str, str]) -> None:
-    size = properties_bytes(properties)
-    if size > MAX_PROPERTIES_BYTES:
-        raise errors.InvalidOption(
-            f"properties of subscription {subscription} take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept"
-        )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
-from pulsar_on_kafka.admin.context import raising_pulsar_errors
+from pulsar_on_kafka.admin.context import MAX_RECORD_PROPERTIES_BYTES, checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.subscriptions import SubscriptionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -19,10 +18,6 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
-from pulsar_on_kafka_mapping.state.metadata.producer_records import properties_bytes
-
-MAX_PROPERTIES_BYTES: Final = 64 * 1024
-"""All properties of a topic; its record has them."""
 
 
 @raising_pulsar_errors
@@ -149,10 +144,7 @@ class TopicAdmin(SubscriptionAdmin):
 
 def _checked(properties: Mapping[str, str]) -> dict[str, str]:
     """Raises InvalidOption."""
-    size = properties_bytes(properties)
-    if size > MAX_PROPERTIES_BYTES:
-        raise errors.InvalidOption(f"properties of a topic have up to {MAX_PROPERTIES_BYTES} bytes, got {size}")
-    return dict(properties)
+    return checked_properties("a topic", properties, MAX_RECORD_PROPERTIES_BYTES)
 
 
 def _id_of(topic: Topic, partition: int, offset: int) -> NativeMessageId:

@@ -301,6 +301,11 @@ class Connection(asyncio.Protocol):
             return []
         return [*self.producers.unload(topics), *self.consumers.unload(topics)]
 
+    def topics(self) -> set[str]:
+        """The topics and partitions of the client's producers and consumers."""
+        producers = {producer.topic for _, producer in self.producers.handles.items()}
+        return producers | {consumer.endpoint.topic for _, consumer in self.consumers.handles.items()}
+
     def check_rights(self, namespaces: AbstractSet[str]) -> None:
         """Permissions in these namespaces have changed: close what they no longer allow."""
         self.producers.check_rights(namespaces)

@@ -232,6 +232,17 @@ class Gateway:
         except FutureTimeout:
             raise DeadlineExceeded(f"the gateway does not know in time which gateway serves {topic}") from None
 
+    def topics(self, deadline: Deadline) -> AbstractSet[str]:
+        """The topics and partitions of this gateway's clients. Not for the event loop. Raises DeadlineExceeded."""
+        found: Future[set[str]] = Future()
+        self._loop.call_soon_threadsafe(
+            lambda: found.set_result({each for one in self.connections.all() for each in one.topics()})
+        )
+        try:
+            return found.result(deadline.remaining_s())
+        except FutureTimeout:
+            raise DeadlineExceeded("the gateway does not list its topics in time") from None
+
     def unload(self, topics: AbstractSet[str], deadline: Deadline) -> None:
         """Have the clients of this gateway open their producers and consumers of these topics anew. Returns when all
         clients know. Not for the event loop. Raises DeadlineExceeded."""

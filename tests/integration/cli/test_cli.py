@@ -250,6 +250,11 @@ def test_tenants_have_admin_roles_and_permissions_are_granted(done: Pok, refused
     assert tenant not in done("tenants", "list").out
     space = f"{tenant}/eu"
     done("namespaces", "create", space)
+    assert done("namespaces", "properties", space, "--set", "a=1", "--set", "b=2", "--output", "json").json == {
+        "a": "1",
+        "b": "2",
+    }
+    assert done("namespaces", "properties", space, "--remove", "a").lines == ["b  2"]
     assert "The tenant still has active namespaces" in refused("tenants", "delete", tenant, "--yes").err
     granted = done("permissions", "grant", space, "app", "--action", "produce", "--action", "consume")
     assert granted.lines == [f"role app may produce and consume on {space}"]

@@ -456,6 +456,9 @@ def test_a_client_has_a_producer_and_a_consumer_in_each_partition(
             assert [one["producerName"] for one in each["publishers"]] == ["p"]
             assert [one["consumerName"] for one in each["subscriptions"]["s"]["consumers"]] == ["c"]
             assert each["lastPublishTimeStamp"] > each["topicCreationTimeStamp"]
+        of_gateway = rest.get("/admin/v2/broker-stats/topics")["public/default"]["0x00000000_0xffffffff"]["persistent"]
+        names = [f"persistent://public/default/{topic}-partition-{number}" for number in (0, 1)]
+        assert [of_gateway[name]["msgInCounter"] for name in names] == [2, 2]
         whole = rest.get(f"{here}/partitioned-stats", perPartition="false")
         assert [(one["producerName"], whole["msgInCounter"]) for one in whole["publishers"]] == [("p", 4)]
         assert whole["lastPublishTimeStamp"] == max(each["lastPublishTimeStamp"] for each in parts())

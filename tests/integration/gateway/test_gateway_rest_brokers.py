@@ -26,10 +26,15 @@ def test_monitoring_finds_a_broker(rest: Rest) -> None:
     assert rest.get("/admin/v2/brokers/configuration") == []
     assert rest.get("/admin/v2/brokers/configuration/values") == {}
     assert rest.get("/admin/v2/brokers/configuration/runtime")["webServicePort"] == host.rpartition(":")[2]
-    rest.refuses(501, "internal-configuration", "GET", "/admin/v2/brokers/internal-configuration")
+    rest.refuses(501, "no metadata store", "GET", "/admin/v2/brokers/internal-configuration")
     found = rest.ask("GET", "/metrics")
     assert found.status_code == 200
     assert "# TYPE pok_" in found.text
+    shown = rest.get("/admin/v2/broker-stats/metrics")
+    assert any(name.startswith("pok_") for each in shown for name in each["metrics"])
+    assert all(each.keys() == {"metrics", "dimensions"} for each in shown)
+    rest.refuses(501, "without loads", "GET", "/admin/v2/broker-stats/load-report")
+    rest.refuses(501, "no bookies", "GET", "/admin/v2/broker-stats/bookieops")
 
 
 def test_a_cluster_has_the_addresses_of_the_gateway(rest: Rest) -> None:

@@ -48,6 +48,6 @@ def test_rest_of_this_machine_answers_to_its_names(host: str, answers: bool) -> 
 
 @pytest.mark.parametrize("said", [b'{"allowedClusters": [{"a": 1}]}', b'{"allowedClusters": "all"}'])
 def test_a_list_that_is_none_is_named(said: bytes) -> None:
-    cluster = Cluster(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+    cluster = Cluster(*[NOTHING] * 7)
     with pytest.raises(RestError, match=r"allowedClusters is .*, expected a list of names"):
         make(RestRequest(cluster, {"tenant": "t"}, {}, said))

@@ -1,4 +1,4 @@
-"""`pok namespaces`: make, list and delete namespaces."""
+"""`pok namespaces`: make, list and delete namespaces; their properties."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import typer
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_names, show_result
 from pulsar_on_kafka.cli.shared.policies import policies_of
+from pulsar_on_kafka.cli.shared.properties import (
+    SET,
+    RemoveOption,
+    SetOption,
+    given_properties,
+    show_properties,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +44,21 @@ def create(settings: Settings, admin: AdminClient, namespace: NamespaceArgument)
     """Make a namespace, and with it its tenant."""
     admin.create_namespace(namespace)
     show_result(settings, f"created {namespace}", {"created": namespace})
+
+
+@command(app, "properties")
+def properties(
+    settings: Settings,
+    admin: AdminClient,
+    namespace: NamespaceArgument,
+    updated: SetOption = None,
+    removed: RemoveOption = None,
+) -> None:
+    """Show the properties of a namespace, or change some with --set and --remove."""
+    given = given_properties(updated, SET)
+    if given or removed:
+        admin.update_namespace_properties(namespace, given, remove=removed or ())
+    show_properties(settings, admin.namespace_properties(namespace))
 
 
 @command(app, "delete")

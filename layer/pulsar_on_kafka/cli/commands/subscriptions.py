@@ -30,12 +30,12 @@ from pulsar_on_kafka.cli.shared.output import (
     write_json,
     write_line,
 )
+from pulsar_on_kafka.cli.shared.properties import given_properties, show_properties
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.client.values.texts import (
     member_text,
     message_id_text,
     parse_message_id,
-    parse_properties,
     parse_time,
     printable,
     process_text,
@@ -364,17 +364,10 @@ def properties(
     """Show the properties of a subscription, or replace them."""
     if given and clear:
         raise typer.BadParameter("name either --property or --clear")
-    try:
-        wanted = parse_properties(given or [])
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--property") from error
+    wanted = given_properties(given, "--property")
     if wanted or clear:
         admin.update_subscription_properties(topic, subscription, wanted)
-    found = admin.subscription_properties(topic, subscription)
-    if settings.json:
-        write_json(found)
-    else:
-        show_pairs(found)
+    show_properties(settings, admin.subscription_properties(topic, subscription))
 
 
 @command(app, "unsubscribe")

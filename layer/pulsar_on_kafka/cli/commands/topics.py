@@ -24,8 +24,15 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.policies import policies_of
+from pulsar_on_kafka.cli.shared.properties import (
+    SET,
+    RemoveOption,
+    SetOption,
+    given_properties,
+    show_properties,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.values.texts import message_id_text, parse_properties, printable, time_text
+from pulsar_on_kafka.client.values.texts import message_id_text, printable, time_text
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ def create(
     ] = None,
 ) -> None:
     """Make a topic."""
-    given = _given(properties, "--property")
+    given = given_properties(properties, "--property")
     if partitions is None:
         admin.create_topic(topic, entries_per_ledger=entries_per_ledger, properties=given)
     else:
@@ -181,30 +188,20 @@ def compaction_status(settings: Settings, admin: AdminClient, topic: TopicArgume
 
 
 @command(app, "properties")
-def show_properties(
+def properties(
     settings: Settings,
     admin: AdminClient,
     topic: TopicArgument,
-    updated: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Set a property first, repeatable.", show_default=False),
-    ] = None,
-    removed: Annotated[
-        list[str] | None,
-        typer.Option("--remove", metavar="NAME", help="Remove a property first, repeatable.", show_default=False),
-    ] = None,
+    updated: SetOption = None,
+    removed: RemoveOption = None,
 ) -> None:
     """Show the properties of a topic, or change some with --set and --remove."""
-    given = _given(updated, "--set")
+    given = given_properties(updated, SET)
     if given:
         admin.update_topic_properties(topic, given)
     for name in removed or ():
         admin.remove_topic_property(topic, name)
-    found = admin.topic_properties(topic)
-    if settings.json:
-        write_json(found)
-    else:
-        show_pairs({printable(name): printable(value) for name, value in sorted(found.items())})
+    show_properties(settings, admin.topic_properties(topic))
 
 
 @command(app, "truncate")
@@ -247,13 +244,6 @@ def bind(
         f"bound {bound} to {kafka_topic}{reported}",
         {"bound": bound, "kafka_topic": kafka_topic, "forbids": forbids},
     )
-
-
-def _given(properties: list[str] | None, option: str) -> dict[str, str]:
-    try:
-        return parse_properties(properties or ())
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 def _transactions(stats: TopicStats) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +41,15 @@ def version(request: RestRequest) -> Text:
 def metrics(request: RestRequest) -> Text:
     """The metrics of the gateway's process, in Prometheus's text form."""
     return Text(generate_latest(_REGISTRY).decode())
+
+
+def metrics_of_monitoring(request: RestRequest) -> list[dict[str, Any]]:
+    """The same samples, each with its labels as dimensions."""
+    return [
+        {"metrics": {sample.name: sample.value if isfinite(sample.value) else None}, "dimensions": dict(sample.labels)}
+        for family in _REGISTRY.collect()
+        for sample in family.samples
+    ]
 
 
 def brokers(request: RestRequest) -> list[str]:

@@ -72,6 +72,8 @@ class Cluster:
     service_url: Callable[[], str]
     """The URL of the gateway for clients."""
     tenants: ServedTenants
+    topics: Callable[[Deadline], AbstractSet[str]]
+    """As `Gateway.topics`."""
 
     @property
     def name(self) -> str:
@@ -165,6 +167,15 @@ def differs_from_default(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(differs_from_default(each) for each in value.values())
     return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
+
+
+def refused(reason: str) -> Callable[[RestRequest], NoReturn]:
+    """The handler of routes that have no meaning here."""
+
+    def refuse(request: RestRequest) -> NoReturn:
+        raise RestError(501, f"{request.names['line']} is not served by this gateway: {reason}")
+
+    return refuse
 
 
 def unserved(request: RestRequest) -> NoReturn:

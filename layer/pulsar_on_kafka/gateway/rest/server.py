@@ -47,6 +47,7 @@ from pulsar_on_kafka.gateway.rest.request import (
     ServedElsewhere,
     Text,
     refusal,
+    refused,
     unserved,
 )
 from pulsar_on_kafka.gateway.rest.rights import LOGGED_IN, RouteRight, right_of
@@ -73,6 +74,7 @@ _SUBSCRIPTION: Final = f"{_TOPIC}/subscription/{{subscription}}"
 _SCHEMA_ROOT: Final = "/admin/v2/schemas/"
 _SCHEMAS: Final = f"{_SCHEMA_ROOT}{{tenant}}/{{namespace}}/{{topic}}"
 _BROKERS: Final = "/admin/v2/brokers"
+_BROKER_STATS: Final = "/admin/v2/broker-stats"
 _TRANSACTIONS: Final = "/admin/v3/transactions"
 _OF_TOPIC: Final = "{tenant}/{namespace}/{topic}"
 
@@ -100,9 +102,15 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"{_BROKERS}/configuration/values", brokers.dynamic_values),
     ("GET", f"{_BROKERS}/configuration/runtime", brokers.runtime_configuration),
     ("GET", f"{_BROKERS}/{{cluster}}/{{broker}}/ownedNamespaces", brokers.owned_namespaces),
-    ("GET", f"{_BROKERS}/internal-configuration", unserved),
-    ("GET", f"{_BROKERS}/backlog-quota-check", unserved),
+    ("GET", f"{_BROKERS}/internal-configuration", refused("there is no metadata store besides Kafka")),
+    ("GET", f"{_BROKERS}/backlog-quota-check", refused("pok serve checks backlog quotas each minute")),
     ("GET", f"{_BROKERS}/{{cluster}}", brokers.brokers),
+    ("GET", f"{_BROKER_STATS}/topics", statistics.of_gateway),
+    ("GET", f"{_BROKER_STATS}/metrics", brokers.metrics_of_monitoring),
+    ("GET", f"{_BROKER_STATS}/load-report", refused("Kafka's group of gateways shares the topics, without loads")),
+    ("GET", f"{_BROKER_STATS}/mbeans", refused("it is no Java program; /metrics has its metrics")),
+    ("GET", f"{_BROKER_STATS}/allocator-stats/{{allocator}}", refused("it is no Java program")),
+    ("GET", f"{_BROKER_STATS}/bookieops", refused("there are no bookies")),
     ("GET", "/admin/v2/clusters/{cluster}", clusters.cluster),
     ("GET", "/admin/v2/clusters/{cluster}/failureDomains", clusters.none_of_cluster),
     ("GET", "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", clusters.none_of_cluster),
@@ -340,7 +348,7 @@ class RestServer(AsgiServer):
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
         local = not settings.access.requires_login and settings.host in _LOCAL
         hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
-        cluster = Cluster(admin, gateway.serving, gateway.unload, url, gateway.address, gateway.tenants)
+        cluster = Cluster(admin, gateway.serving, gateway.unload, url, gateway.address, gateway.tenants, gateway.topics)
         app = Rest(cluster, settings.access, hosts, gateway.authorization).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more

@@ -12,12 +12,16 @@ from pulsar_on_kafka.admin import (
     TopicStats,
     bytes_from,
 )
+from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.rest.internals import ledgers_by_partition
+from pulsar_on_kafka.gateway.rest.policies import WHOLE
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
+MAX_TOPICS: Final = 200
+"""Topics in the statistics of the gateway."""
 _RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
 _RATES_OUT: Final = ("msgRateOut", "msgThroughputOut")
 _COUNTERS_IN: Final = ("msgInCounter", "bytesInCounter")
@@ -52,6 +56,26 @@ def partitioned_stats(request: RestRequest) -> dict[str, Any]:
         "metadata": {"partitions": found},
         "partitions": {str(name.with_partition(partition)): statistics.of(partition) for partition in each},
     }
+
+
+def of_gateway(request: RestRequest) -> dict[str, Any]:
+    """The statistics of the topics of this gateway's clients, by namespace, bundle and domain.
+
+    Raises RestError: there are more than `MAX_TOPICS`, each of which is read from the cluster.
+    """
+    open_topics = sorted(request.cluster.topics(request.deadline()))
+    if len(open_topics) > MAX_TOPICS:
+        raise RestError(503, f"this gateway has {len(open_topics)} topics, more than {MAX_TOPICS}: read /metrics")
+    found: dict[str, Any] = {}
+    for topic in open_topics:
+        name = TopicName.parse(topic)
+        try:
+            shown = _TopicStatistics(request, name.base).of(None if name.partition < 0 else name.partition)
+        except TopicNotFound:
+            continue  # it was deleted meanwhile
+        bundle = found.setdefault(name.namespace_name, {}).setdefault(WHOLE, {})
+        bundle.setdefault("persistent" if name.is_persistent else "non-persistent", {})[topic] = shown
+    return found
 
 
 class _TopicStatistics:
