@@ -344,6 +344,21 @@ def test_a_v5_client_s_watches_end_with_their_permission(site: Site) -> None:
         assert error == (ServerError.AUTHORIZATION, "Client is not authorized to Lookup")
 
 
+def test_a_stream_consumer_gives_its_partitions_with_its_permission(site: Site) -> None:
+    of = {"topic": site.topic, "subscription": "s"}
+    with site.wire(CONSUMER) as wire, site.wire(BOSS) as other:
+        wire.ask(Type.SCALABLE_TOPIC_SUBSCRIBE, request_id=1, consumer_id=1, consumer_name="a", **of)
+        found = other.ask(Type.SCALABLE_TOPIC_SUBSCRIBE, request_id=1, consumer_id=1, consumer_name="b", **of)
+        assert len(found.assignment.segments) == 0
+        site.admin.revoke_permission(site.namespace, CONSUMER)
+        kind, update = other.hear()
+        assert (kind, len(update.assignment.segments)) == (Type.SCALABLE_TOPIC_ASSIGNMENT_UPDATE, 1)
+        refused = wire.ask(Type.SCALABLE_TOPIC_SUBSCRIBE, request_id=2, consumer_id=1, consumer_name="a", **of)
+        assert _error_of(refused) == (
+            ServerError.AUTHORIZATION, "Client is not authorized to ScalableTopicSubscribe",
+        )  # fmt: skip
+
+
 def test_an_admin_role_of_the_tenant_ends_with_it(site: Site) -> None:
     tenant = site.namespace.partition("/")[0]
     with site.official(BOSS) as client:

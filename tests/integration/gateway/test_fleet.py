@@ -15,6 +15,8 @@ from pulsar_on_kafka.gateway.fleet.bundles import BUNDLES, bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import fleets_group
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -197,3 +199,35 @@ def test_a_gateway_that_stops_hands_over(
     producer.send(b"after")
     assert [consumer.receive(PATIENCE_MS).data() for _ in range(2)] == [b"kept", b"after"]
     assert kept.data() == b"kept"
+
+
+def test_stream_consumers_find_their_partitions_by_the_next_controller(
+    begin: Begin, admin: AdminClient, fleet: str, unique: Unique
+) -> None:
+    stays, goes = begin(), begin()
+    until(shared_out(admin, fleet, 2), "the bundles to be shared out")
+    topic = topics_of(admin, fleet, goes, unique)
+    admin.create_partitioned_topic(topic, 5)
+
+    def register(wire: Wire, name: str) -> Any:
+        return wire.ask(
+            Type.SCALABLE_TOPIC_SUBSCRIBE, request_id=1, topic=topic, subscription="s", consumer_name=name,
+            consumer_id=1, consumer_type=0,
+        )  # fmt: skip
+
+    def segments(reply: Any) -> list[int]:
+        return [each.segment_id for each in reply.assignment.segments]
+
+    with Wire(goes) as a, Wire(goes) as b, Wire(stays) as misplaced, Wire(stays) as again:
+        for wire in (a, b, misplaced, again):
+            wire.connect()
+        assert register(misplaced, "a").error == ServerError.SERVICE_NOT_READY
+        layout = misplaced.ask(Type.SCALABLE_TOPIC_LOOKUP, session_id=1, topic=topic).dag
+        assert layout.controller_broker_url == goes.address()
+        assert segments(register(a, "a")) == [0, 1, 2, 3, 4]
+        assert segments(register(b, "b")) == [1, 3]
+        assert segments(a.hear()[1]) == [0, 2, 4]
+        goes.close(Deadline.after(60))
+        assert (a.hear(), b.hear()) == ((None, None), (None, None)), "their connections end"
+        assert segments(register(again, "b")) == [1, 3], "a has its grace time"
+        assert segments(register(misplaced, "a")) == [0, 2, 4]
