@@ -39,7 +39,7 @@ bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar; AR
 
 compat: $(INSTALLED) ## the same scenarios on a real Pulsar and here; ARGS="--scenario 'seek.*' --html report.html"
 	@$(BIN)/python -m tests.compat $(ARGS)
-	@$(if $(ARGS),,$(BIN)/python -m pytest -m pulsar --require kafka tests/from_pulsar tests/compat/test_java_*.py tests/compat/test_gateway_*.py tests/clusters)
+	@$(if $(ARGS),,$(BIN)/python -m pytest -m pulsar --require kafka tests/from_pulsar tests/compat/test_against_pulsar.py tests/compat/test_java_*.py tests/compat/test_gateway_*.py tests/clusters)
 
 soak: $(INSTALLED) ## the long proof
 	@$(BIN)/python -m pytest -s -m "soak or hypothesis" --require kafka --timeout 0 $(ARGS)
