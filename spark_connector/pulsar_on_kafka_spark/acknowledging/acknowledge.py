@@ -33,6 +33,7 @@ from pulsar_on_kafka_spark.planning.visibility import (
 from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading.chunk_frames import looked_for, records_of
 from pulsar_on_kafka_spark.reading.connection import node_of
+from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -51,6 +52,7 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
         InvalidReadOption, NotReadable: see `spark.base.errors`. Some may be acknowledged.
     """
     checked = parse_stream_options(options)
+    checked = replace(checked, read=on_cluster(checked.read))
     required = checked.read.subscription
     if required is None:
         raise InvalidReadOption("no subscription is given: expected subscription, on which to acknowledge")

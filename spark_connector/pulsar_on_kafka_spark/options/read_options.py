@@ -89,6 +89,8 @@ class ReadOptions:
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
         spark: options passed to Spark's Kafka source unchanged.
         instance: the owner of the state; None: the environment's POK_INSTANCE.
+        map_url: the map of tenants in which `service_url` was found (`on_cluster`); '' without a map.
+        cluster: the cluster's name there.
     """
 
     service_url: str
@@ -111,6 +113,8 @@ class ReadOptions:
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark: Mapping[str, str] = field(default_factory=dict)
     instance: str | None = None
+    map_url: str = ""
+    cluster: str = ""
 
 
 def parse_options(given: Mapping[str, Any]) -> ReadOptions:

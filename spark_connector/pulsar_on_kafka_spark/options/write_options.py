@@ -115,6 +115,11 @@ def parse_write_options(given: Mapping[str, Any]) -> WriteOptions:
     ):
         if needed not in found:
             raise InvalidWriteOption(f"no {spelt} is given, expected one such as {such_as}")
+    if found["service_url"].startswith("pok+"):
+        raise InvalidWriteOption(
+            f"service.url is {found['service_url']!r:.200}, a map of tenants: a write cannot follow a switch, expected "
+            "the cluster, kafka://host:port"
+        )
     reserved = sorted(_OURS & set(found["kafka"]))
     if reserved:
         raise InvalidWriteOption(f"kafka.{reserved[0]} is not the user's to set: the guarantees rest on it")

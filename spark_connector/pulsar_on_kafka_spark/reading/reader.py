@@ -23,6 +23,7 @@ from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, vie
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import looked_for
 from pulsar_on_kafka_spark.reading.connection import node_of
+from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas, together, topic_schemas
 
 
@@ -35,7 +36,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     Raises:
         InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark.base.errors`.
     """
-    checked = parse_options(options)
+    checked = on_cluster(parse_options(options))
     check_session(spark)
     with node_of(checked) as node:
         views = take_views(node, checked)

@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -48,6 +49,7 @@ from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import look
 from pulsar_on_kafka_spark.reading.connection import node_of
 from pulsar_on_kafka_spark.reading.reader import schemas_of
+from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.streaming.control_stream import control_frame, count_rows
 from pulsar_on_kafka_spark.streaming.stream_offset import parse_offset
 from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
@@ -126,10 +128,11 @@ class PulsarStream:
         if not checkpoint:
             raise InvalidReadOption("checkpoint is empty, expected a directory of this stream's own")
         with ExitStack() as stack:
-            node = stack.enter_context(node_of(self._options.read))
-            planner = TopicPlanner(node, self._options, partial(look, self._spark, self._options.read))
+            options = replace(self._options, read=on_cluster(self._options.read))
+            node = stack.enter_context(node_of(options.read))
+            planner = TopicPlanner(node, options, partial(look, self._spark, options.read))
             planner.first()  # errors of the topic or the subscription are raised here
-            batches = _Batches(self._spark, node, planner, self._options, CheckpointFiles(self._spark, checkpoint), fn)
+            batches = _Batches(self._spark, node, planner, options, CheckpointFiles(self._spark, checkpoint), fn)
             writer = control_frame(self._spark, planner).writeStream.foreachBatch(batches.run)
             writer = writer.option("checkpointLocation", checkpoint)
             if query_name is not None:
@@ -170,6 +173,8 @@ class _Batches:
         plan = self._plan(batch_id)
         decided = self._decided(batch_id) if plan.delivered else {}
         refused = self._outcome(batch_id, plan) if decided is None else decided
+        if self._options.acknowledge and plan.delivered:
+            self._planner.check_moves()
         if self._options.acknowledge:
             self._check_incarnations(plan)
             self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
@@ -183,6 +188,9 @@ class _Batches:
         if self._planner.under_way is None:
             raise NotReadable(f"batch {batch_id} was not planned")
         start, end = self._planner.under_way
+        if not parse_offset(end).is_of(self._options.read.cluster):
+            self._planned = batch_id, self._planner.plan(start, end, {})
+            return self._planned[1]
         content = self._files.read(_plan_name(batch_id))
         if content is not None:
             plan = decode_plan(content, _plan_name(batch_id))
@@ -206,7 +214,10 @@ class _Batches:
         if self._planned is not None and self._planned[0] == batch_id - 1:
             return self._planned[1].pending
         before = self._files.read(_plan_name(batch_id - 1))
-        return {} if before is None else decode_plan(before, _plan_name(batch_id - 1)).pending
+        if before is None:
+            return {}
+        plan = decode_plan(before, _plan_name(batch_id - 1))
+        return plan.pending if parse_offset(plan.end).is_of(self._options.read.cluster) else {}
 
     def _decided(self, batch_id: int) -> ByTopic | None:
         """The refusals of `fn` in a former run of the batch; None without one."""
@@ -234,7 +245,10 @@ class _Batches:
         Raises:
             NotReadable: a topic, or its subscription, is gone or was made anew since the batch was planned.
         """
-        for name, place in parse_offset(plan.end).topics.items():
+        ended = parse_offset(plan.end)
+        if not ended.is_of(self._options.read.cluster):
+            return
+        for name, place in ended.topics.items():
             check_life(
                 *find_both(self._node, name, self._options.read.subscription, Deadline.after(SNAPSHOT_S)), place.life
             )

@@ -1,6 +1,8 @@
 """Spark writes into its checkpoint's offset log where a stream stands. Pure.
 
 {"v":1,"again":2,"of":5,"topics":{"persistent://public/default/orders":{"life":["<topic id>",17,42],"ends":{"0":120}}}}
+
+With a map of tenants it has the name of the cluster, too: {"v":1, ... "cluster":"west"}.
 """
 
 from __future__ import annotations
@@ -30,11 +32,17 @@ class TopicPlace:
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A stream stands here. `again` counts the batches that had messages from below the former end: refused ones, or
-    such behind a seek; `of` is how many entries of those the last of these batches may have."""
+    such behind a seek; `of` is how many entries of those the last of these batches may have. `cluster`: the cluster's
+    name in the map of tenants, '' without a map."""
 
     topics: Mapping[str, TopicPlace]
     again: int = 0
     of: int = 0
+    cluster: str = ""
+
+    def is_of(self, cluster: str) -> bool:
+        """False: the tenant has moved to this cluster since, and the offsets are those of another one."""
+        return not self.cluster or not cluster or self.cluster == cluster
 
     def ends(self, topic: str) -> Mapping[int, int]:
         place = self.topics.get(topic)
@@ -49,7 +57,8 @@ class StreamOffset:
             name: {"life": list(place.life), "ends": {str(p): end for p, end in sorted(place.ends.items())}}
             for name, place in sorted(self.topics.items())
         }
-        return json.dumps({"v": 1, "again": self.again, "of": self.of, "topics": topics}, separators=(",", ":"))
+        made = {"v": 1, "again": self.again, "of": self.of, "topics": topics}
+        return json.dumps(made | ({"cluster": self.cluster} if self.cluster else {}), separators=(",", ":"))
 
 
 _OFFSETS: Final = json_record("an offset", StreamOffset)

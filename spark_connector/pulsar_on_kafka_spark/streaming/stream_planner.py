@@ -20,12 +20,14 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.options.stream_options import StreamOptions
 from pulsar_on_kafka_spark.planning.batch_plan import BatchPlan, ByTopic, Entries, Pending
 from pulsar_on_kafka_spark.planning.chunked_messages import ChunkedMessages, KnownChunks
 from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from pulsar_on_kafka_spark.planning.planned_views import known_batches, visible
 from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, PartitionView, TopicView
+from pulsar_on_kafka_spark.reading.tenant_cluster import MoveWatch
 from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
 from pulsar_on_kafka_spark.streaming.stream_topics import SNAPSHOT_REFRESH_INTERVAL_S, StreamTopics, life_of
 
@@ -102,6 +104,8 @@ class TopicPlanner:
         """Chunks of no complete message so far: they are not redelivered by themselves."""
         self._options = options
         self._topics = StreamTopics(node, options.read)
+        self._cluster = options.read.cluster
+        self._moves = MoveWatch(options.read)
         subscription = options.read.subscription
         self.name = f"pulsar[{','.join(options.read.topics)}{'' if subscription is None else '/' + subscription}]"
         self.under_way: tuple[str, str] | None = None
@@ -124,15 +128,17 @@ class TopicPlanner:
         """The beginning of a stream without a checkpoint."""
         views = self._topics.look(None)
         ends = {name: {p: view.whole.start for p, view in found.partitions.items()} for name, found in views.items()}
-        return StreamOffset({name: TopicPlace(life_of(views[name]), ends[name]) for name in views}).json()
+        places = {name: TopicPlace(life_of(views[name]), ends[name]) for name in views}
+        return StreamOffset(places, cluster=self._cluster).json()
 
     def next_end(self, start: str, *, limited: bool) -> str:
         """The end of the batch that begins at `start`: `start` itself without messages. `limited`: within the rate
         limits."""
+        self._moves.check()
         signs = self._still_quiet(start)
         if signs is None:
             return start
-        begun = parse_offset(start)
+        begun = self._begun(start)
         views = self._topics.look(begun, signs)
         fresh = {place: self._end(view, place) - begun.ends(place[0]).get(place[1], view.whole.start)
                  for place, view in _partitions(views)}  # fmt: skip
@@ -153,7 +159,8 @@ class TopicPlanner:
             at = begun.ends(name).get(partition, view.whole.start)
             ends[name][partition] = at + shares[name, partition]
         places = {name: TopicPlace(life_of(views[name]), ends[name]) for name in views}
-        return StreamOffset(places, begun.again + bool(again), again if again else begun.of).json()
+        of = again if again else begun.of
+        return StreamOffset(places, begun.again + bool(again), of, self._cluster).json()
 
     def begins(self, start: str, end: str) -> None:
         """The batch between these is about to run: `foreachBatch` comes next."""
@@ -173,6 +180,7 @@ class TopicPlanner:
 
     def stop(self) -> None:
         """The query has ended, and what was held for it is given back; a second call does nothing."""
+        self._moves.close()
         held, self.when_stopped = self.when_stopped, None
         if held is not None:
             held.close()
@@ -186,7 +194,9 @@ class TopicPlanner:
         Raises:
             NotReadable, DataLoss: see `spark.base.errors`.
         """
-        begun, ended = parse_offset(start), parse_offset(end)
+        begun, ended = self._begun(start), parse_offset(end)
+        if not ended.is_of(self._cluster):
+            return BatchPlan(start, end, {}, {}, {})  # later batches have what was not acknowledged
         self._topics.have_saved()
         views = self._topics.look(begun)
         left = ended.of if ended.again > begun.again else 0
@@ -216,6 +226,28 @@ class TopicPlanner:
                 messages = {last: message for last, message in found.messages.items() if last in offsets}
                 delivered.setdefault(name, {})[partition] = Entries(offsets, batches, view.unsealed, messages)
         return BatchPlan(start, end, delivered, incomplete, _passed(views, ended))
+
+    def check_moves(self) -> None:
+        """Raises NotReadable: the tenant has left the cluster."""
+        self._moves.check(at_once=True)
+
+    def _begun(self, start: str) -> StreamOffset:
+        """The position of a batch's start. After a move of the tenant, a stream that acknowledges has no position: it
+        continues with everything that is not acknowledged.
+
+        Raises:
+            NotReadable: a stream that does not acknowledge was begun on another cluster.
+        """
+        found = parse_offset(start)
+        if found.is_of(self._cluster):
+            return found
+        if not self._options.acknowledge:
+            raise NotReadable(
+                f"this stream's checkpoint was begun on cluster {found.cluster}, and its tenant has moved to "
+                f"{self._cluster}. A stream that acknowledges continues there; this one does not: start with another "
+                "checkpoint, and startingTime or startingOffsets for the beginning"
+            )
+        return StreamOffset({}, found.again, found.of, self._cluster)
 
     def _put_together(
         self,
@@ -317,7 +349,8 @@ class TopicPlanner:
         self, views: Mapping[str, TopicView], begun: StreamOffset, fresh: Mapping[Place, int], waiting: int
     ) -> None:
         ends = {name: {p: view.whole.end for p, view in found.partitions.items()} for name, found in views.items()}
-        self._newest = StreamOffset({n: TopicPlace(life_of(views[n]), ends[n]) for n in views}, begun.again, begun.of)
+        places = {n: TopicPlace(life_of(views[n]), ends[n]) for n in views}
+        self._newest = StreamOffset(places, begun.again, begun.of, self._cluster)
         behind = [max(0, count) for count in fresh.values()]
         self._progress = {
             "offsetsBehindLatest": str(sum(behind)),

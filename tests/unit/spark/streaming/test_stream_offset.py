@@ -35,3 +35,11 @@ def test_equal_offsets_are_equal_texts(offset: StreamOffset) -> None:
 def test_anothers_offset_is_refused(text: str) -> None:
     with pytest.raises(NotReadable, match="not of this stream"):
         parse_offset(text)
+
+
+def test_an_offset_with_a_map_of_tenants_names_its_cluster() -> None:
+    plain = StreamOffset({})
+    west = StreamOffset({}, cluster="west")
+    assert parse_offset(west.json()) == west
+    assert '"cluster"' not in plain.json()
+    assert (west.is_of("west"), west.is_of("east"), west.is_of(""), plain.is_of("east")) == (True, False, True, True)
