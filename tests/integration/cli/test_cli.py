@@ -396,6 +396,16 @@ def test_standalone_keeps_its_data_until_it_is_wiped(tmp_path: Path, refused: Po
     assert topics_of_a_run("--wipe", "--yes") == []
 
 
+def test_a_topic_by_the_name_of_v5_clients(done: Pok, unique: Unique) -> None:
+    namespace = f"public/{unique()}"
+    done("namespaces", "create", namespace)
+    done("namespaces", "policy", "set", namespace, "v5_default_partitions", "3")
+    done("produce", f"topic://{namespace}/t", "-m", "a", "-q")
+    assert done("topics", "list", namespace).lines == [f"persistent://{namespace}/t"]
+    stats = done("topics", "stats", f"persistent://{namespace}/t", "--output", "json").json
+    assert (stats["partitions"], stats["entries"]) == (3, 1)
+
+
 def test_policies(done: Pok, refused: Pok, unique: Unique) -> None:
     namespace = f"public/{unique()}"
     topic = f"{namespace}/t"

@@ -44,9 +44,10 @@ SEEN: Final = {
     "refused": "IncompatibleSchemaException",
     "transactions": "COMMITTED ABORTED [committed 1, committed 2] null",
     "missing": "NotFoundException",
-    "grown": "[0] [0, 1, 2] true",
+    "grown": "[0] [0, 1, 2]",
     "lost": "[before] [after]",
     "namespace": "[in team-1] [in team-2]",
+    "drained": "all",
     "encrypted": "refused [sent]",
 }
 """What each step says, in their order."""

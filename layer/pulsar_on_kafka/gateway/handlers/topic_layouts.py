@@ -173,7 +173,7 @@ class LayoutHandler:
             session.epoch = -1
 
         def found(urls: Mapping[int, str]) -> None:
-            self._requests.begin(partial(_update, session_id, placed, urls), send, refused)
+            self._requests.begin(partial(encoded_update, session_id, placed, urls), send, refused)
 
         self._owners.find_each(set(placed.bundles), found)
 
@@ -216,7 +216,7 @@ def _operation(topic: TopicName) -> Operation:
     return on_topic(Requirement.LOOKUP, topic, _WORDS)
 
 
-def _update(session_id: int, placed: PlacedLayout, urls: Mapping[int, str]) -> bytes:
+def encoded_update(session_id: int, placed: PlacedLayout, urls: Mapping[int, str]) -> bytes:
     """The frame of a layout, with all fields that V5 clients require. `urls` has the gateway of each bundle, '' for an
     unknown one."""
     layout = placed.layout
