@@ -31,10 +31,10 @@ from tests.pulsar_entries.stored import PlacedRecord
 TOPIC = "persistent://public/default/orders"
 
 
-def consumer(lost: list[str], frames: Any = None) -> tuple[SubscriptionConsumer, PartitionAcks]:
+def consumer(lost: list[str], frames: Any = None, **options: Any) -> tuple[SubscriptionConsumer, PartitionAcks]:
     slot = PartitionAcks(TOPIC, 0, -1, LedgerLayout(1, 10))
     meter = Meter("127.0.0.1:1", lambda: 1_700_000_000_000, now_s=100.0)
-    wire = Wire(TOPIC, frames, lambda: lost.append("lost"), 0, OutgoingEntries(), meter)
+    wire = Wire(TOPIC, frames, lambda: lost.append("lost"), 0, OutgoingEntries(), meter, **options)
     endpoint = WireEndpoint("c", 1, wire, DeliveryRules())
     place = SimpleNamespace(node=None, number=0, topic=SimpleNamespace(layout=slot.layout))
     member = SimpleNamespace(slot=lambda number: slot, type=SimpleNamespace(is_shared=False))
@@ -83,6 +83,21 @@ def test_a_delivery_becomes_the_frames_of_the_protocol() -> None:
             write_entry(WireEntry(encode_metadata(metadata_of(record)), record.value or b"")),
         )
     assert found.endpoint.sizes == {2: 3, 3: 3}
+
+
+def test_an_entry_above_the_limit_of_the_gateway_is_not_delivered() -> None:
+    sent, withheld = _Sent(), list[int]()
+    found, slot = consumer([], sent, max_entry_bytes=2_000)
+    found.endpoint.undeliverable = lambda: withheld.append(1)
+    values = [b"x" * 1_000, b"x" * 2_000, b"x" * 1_500]
+    partition = PartitionConsumer(slot, found.endpoint)
+    found.endpoint.deliver([
+        EntryDelivery(PlacedRecord(EntryRecord(None, value, [(PRODUCER, b"4:0:p")], 1_000), offset), partition,
+                      offset, 0, 1, None)
+        for offset, value in enumerate(values)
+    ])  # fmt: skip
+    assert [len(each) // 500 for each in sent.frames] == [2, 3]
+    assert withheld == [1]
 
 
 def an_id(slot: PartitionAcks, offset: int) -> Any:

@@ -41,6 +41,7 @@ from pulsar_on_kafka_mapping.wire.command_types import (
     UnsubscribeCommand,
 )
 from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, ServerError, Type
+from pulsar_on_kafka_mapping.wire.entries import ENTRY_PADDING_BYTES
 
 _log: Final = logging.getLogger(__name__)
 
@@ -106,8 +107,9 @@ class ConsumerHandler:
             former = context.former_ids if context.tenants.follows_map else None
             generation = context.tenants.generation(topic)
             wire = Wire(
-                topic, self._session.writer, lost, bundle, context.entries, meter, subscription, former, generation
-            )
+                topic, self._session.writer, lost, bundle, context.entries, meter, subscription, former, generation,
+                context.max_message_bytes + ENTRY_PADDING_BYTES,
+            )  # fmt: skip
 
             def busy(code: ServerError, reason: str) -> None:
                 """Perhaps a dead gateway still holds the subscription, which Kafka frees soon."""

@@ -61,6 +61,7 @@ from pulsar_on_kafka_mapping.wire.command_types import (
 )
 from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_mapping.wire.commands import command as encode_command
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 from pulsar_on_kafka_mapping.wire.frames import frame
 from pulsar_on_kafka_mapping.wire.message_frames import MessageFrames, command_fields
 from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
@@ -109,6 +110,8 @@ class Wire:
     """Ids of other clusters, for readers."""
     generation: int = 0
     """That of the message ids: see `LedgerLayout.in_generation`."""
+    max_entry_bytes: int = MAX_ENTRY_BYTES
+    """Larger entries are not delivered."""
 
 
 class OtherIncarnation(ForeignLedger):
@@ -162,6 +165,7 @@ class WireEndpoint(Endpoint):
         self._frames = wire.frames
         self._lost = wire.lost
         self._entries = wire.entries
+        self._max_entry_bytes = wire.max_entry_bytes
         self._granted = 0
         """Changed by the event loop alone, and `_taken` by the member's thread alone."""
         self._taken = 0
@@ -193,9 +197,13 @@ class WireEndpoint(Endpoint):
         for each in cast("Sequence[EntryDelivery]", deliveries):  # its delivery type
             if self.ranges is not None and not self._in_ranges(each.record):
                 continue
+            first = len(frames)
             try:
                 self._encode(each, frames)
+                if self._max_entry_bytes < MAX_ENTRY_BYTES:
+                    self._check_size(each.record, frames[first:])
             except NotForPulsarsClients as reason:
+                del frames[first:]
                 self.undeliverable()
                 _log.error(
                     "consumer=%s topic=%s offset=%d is not delivered, and stays unacknowledged: %s",
@@ -215,6 +223,15 @@ class WireEndpoint(Endpoint):
         if messages:
             self.meter.deliver(messages, sum(map(len, frames)))
         self._frames.send(frames)
+
+    def _check_size(self, record: Any, parts: Sequence[bytes]) -> None:
+        """Clients end their connection at a frame above the limit. Raises NotForPulsarsClients."""
+        if type(record) is WholeMessage:
+            size = max(len(chunk.value() or b"") for chunk in record.chunks())
+        else:
+            size = sum(map(len, parts))
+        if size > self._max_entry_bytes:
+            raise NotForPulsarsClients(f"it has {size} bytes, of which a frame takes {self._max_entry_bytes}")
 
     def traffic(self) -> Traffic:
         return self.meter.traffic(TopicName.parse(self.topic).partition, blocked=self.blocked)
