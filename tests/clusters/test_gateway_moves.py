@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
+from pulsar_on_kafka.clusters.migration.tenant_cutover import NamedCluster, TenantSides
 from pulsar_on_kafka.clusters.migration.worker import MigrationWorker
 from pulsar_on_kafka.gateway.handlers.client_moves import Resource
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationStep
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.builds import Missing
@@ -35,9 +38,16 @@ def gateways(clusters: dict[str, Cluster], lookup_port: int) -> Iterator[dict[st
         yield made
 
 
+@pytest.fixture
+def fleets(clusters: dict[str, Cluster], lookup_port: int) -> Iterator[dict[str, Gateways]]:
+    """Two gateways of each cluster."""
+    with gateways_of(clusters, lookup_port, each=2) as made:
+        yield made
+
+
 @pytest.mark.long
 def test_official_clients_move_and_come_back(
-    clusters: dict[str, Cluster], gateways: dict[str, Gateways], tenant: str
+    clusters: dict[str, Cluster], fleets: dict[str, Gateways], tenant: str
 ) -> None:
     """One program names a gateway of each cluster. Late acknowledgements count for copies, and a reader continues."""
     west, east = clusters["west"].admin, clusters["east"].admin
@@ -46,15 +56,15 @@ def test_official_clients_move_and_come_back(
     west.create_partitioned_topic(topic, 2)
     west.create_topic(held)
     west.assign_tenant(tenant, "west")
-    until(lambda: all(_is_served(each, topic) for each in gateways.values()), "the gateways to know the tenant")
+    until(lambda: all(_is_served(each, topic) for each in fleets.values()), "the gateways to know the tenant")
     with ExitStack() as stack:
         for cluster in clusters.values():
             stack.enter_context(cluster.replicating())
         programs = [
-            stack.enter_context(OfficialProgram(gateways[name].binary[0], topic, f"of-{name}", kind))
+            stack.enter_context(OfficialProgram(fleets[name].binary[0], topic, f"of-{name}", kind))
             for name, kind in (("west", pulsar.ConsumerType.Shared), ("east", pulsar.ConsumerType.Failover))
         ]
-        client = stack.enter_context(closing(official_client(gateways["east"].binary[0])))
+        client = stack.enter_context(closing(official_client(fleets["east"].binary[0])))
         consumer = client.subscribe(held, "held", pulsar.ConsumerType.Shared)
         reader = client.create_reader(held, pulsar.MessageId.earliest)
         producer = client.create_producer(held, batching_enabled=False)
@@ -239,6 +249,25 @@ def test_clients_learn_of_a_switch_when_it_is_over(
             (Resource.PRODUCER, 2, url), (Resource.CONSUMER, 2, url),
         }  # fmt: skip
         assert [kind for kind, _ in heard(old, 2)] == [Type.CLOSE_PRODUCER, Type.CLOSE_CONSUMER]
+
+
+def test_a_switch_names_clients_of_a_gateway_that_follows_no_map(clusters: dict[str, Cluster], tenant: str) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic = f"persistent://{tenant}/eu/orders"
+    west.create_namespace(f"{tenant}/eu")
+    west.create_topic(topic)
+    gateway = Gateway(west.node, GatewaySettings(port=0, fleet=tenant[-20:]))
+    try:
+        with Wire(gateway) as wire:
+            wire.connect()
+            wire.ask(Type.PRODUCER, topic=topic, request_id=1, producer_id=1, producer_name="shop-1")
+            wire.say(Type.SUBSCRIBE, topic=topic, request_id=2, consumer_id=1, **_SUBSCRIPTION)
+            assert wire.hear()[0] is Type.SUCCESS
+            sides = TenantSides(tenant, NamedCluster("west", west), NamedCluster("east", east), 0.5)
+            with pytest.raises(Refused, match=r"producers shop-1 of .*; consumers .* of s on .*end them"):
+                sides.wait_until_disconnected()
+    finally:
+        gateway.close(Deadline.after(PATIENCE_S))
 
 
 def _is_served(gateways: Gateways, topic: str) -> bool:

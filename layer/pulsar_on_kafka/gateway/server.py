@@ -124,6 +124,8 @@ class Gateway:
         self._pool = FairPool("pok-gateway-work")
         self._sharing = FleetMembership(node, self._loop, self.address(), settings.fleet, self._follow)
         self._scheduler = Scheduler("pok-gateway-watch")
+        self._topic_scheduler = Scheduler("pok-gateway-topics")
+        """Apart: the lists of another cluster's topics may take long."""
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: update_policies(node, watched, operation_deadline)
         )
@@ -152,7 +154,7 @@ class Gateway:
             ends,
             layouts,
             self._streams,
-            TopicWatchers(self.tenants, self._scheduler),
+            TopicWatchers(self.tenants, self._topic_scheduler),
             WaitingProducers(self._loop.call_later),
             FormerIds(self.tenants),
             self.authorization,
@@ -282,6 +284,7 @@ class Gateway:
             ended.result()
         finally:
             self._scheduler.close()
+            self._topic_scheduler.close()
             if self.authorization is not None:
                 self.authorization.close()
             self.tenants.close()

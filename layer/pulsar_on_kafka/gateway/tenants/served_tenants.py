@@ -161,7 +161,12 @@ class ServedTenants:
 
     def _follow(self) -> float:
         assert self._follower is not None and self._map is not None  # noqa: S101, PT018 - `start`
-        found = self._follower.directory.tenant_map(self._map.version, WAIT_S)
+        try:
+            found = self._follower.directory.tenant_map(self._map.version, WAIT_S)
+        except LookupFailed:
+            if self._worker.ended:
+                return 0.0
+            raise
         if found.version != self._map.version:
             self._map = found
             _log.info("the map of tenants has changed")
