@@ -18,17 +18,13 @@ from tests.compat.harness.driver import SILENCE_MS, Target
 from tests.compat.harness.history import Ending, SideResult
 from tests.compat.harness.java import known_jars
 from tests.compat.harness.recorded import HOW_TO_RECORD, OF_PULSAR_5, read_histories
-from tests.compat.harness.runner import Stage
+from tests.compat.harness.runner import MAX_REPEATS, PATIENT_SILENCE_MS, Stage
 from tests.compat.harness.scenario import PulsarClient, Scenario
 from tests.compat.pulsar_standalone import PULSAR_4, PULSAR_5
 
 LONG: Final = Path(__file__).parent / "long.toml"
 JOBS: Final = 4
 """Workers of a module at a time, beside those of other modules and other tests."""
-PATIENT_SILENCE_MS: Final = 3_000
-"""Silence of a second play."""
-MAX_REPEATS: Final = 5
-"""Second plays of a module. If more scenarios differ, a busy machine is not why."""
 _GROUP: Final = "group"
 
 

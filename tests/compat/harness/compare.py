@@ -57,6 +57,8 @@ class CompatReport:
     version: str = ""
     """The version of Pulsar."""
     seconds: float = 0.0
+    repeated: tuple[str, ...] = ()
+    """The scenarios that differed at first and were played once more; the comparisons are of the second play."""
 
     def driven(self) -> Counter[str]:
         """How many scenarios were played with which of Pulsar's clients, such as "python" or "java + rest"."""

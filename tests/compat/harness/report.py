@@ -43,6 +43,8 @@ def show_report(report: CompatReport, console: Console) -> None:
     console.print(_table(report))
     driven = ", ".join(f"{count} {client}" for client, count in report.driven().most_common())
     console.print(Text(f"{_pulsar(report)} was driven by: {driven or 'nothing'} (scenarios)", style="dim"))
+    if report.repeated:
+        console.print(Text(f"played once more, as they differed: {', '.join(report.repeated)}", style="dim"))
     for line in report.stale:
         console.print(Text(f"stale explanation: {line}", style="yellow"))
     console.print(Text(summary(report), style="green" if report.ok else "bold red"))
@@ -124,6 +126,7 @@ def json_report(report: CompatReport) -> dict[str, Any]:
         },
         "driven_by": dict(sorted(report.driven().items())),
         "stale": list(report.stale),
+        "repeated": list(report.repeated),
         "scenarios": [_json_scenario(found) for found in report.comparisons],
     }
 
@@ -230,6 +233,7 @@ def html_page(report: CompatReport) -> str:
                 f"<p>{escape(_pulsar(report))}: <code>{escape(report.pulsar)}</code>, "
                 f"Kafka: <code>{escape(report.kafka)}</code></p>"
             ),
+            *(f"<p>Played once more: {escape(name)}</p>" for name in report.repeated),
             *(f"<p>Stale explanation: {escape(line)}</p>" for line in report.stale),
             _html_table(report),
             *(_html_area(report, area) for area in report.areas()),

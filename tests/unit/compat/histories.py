@@ -29,4 +29,6 @@ def every_verdict() -> CompatReport:
         compare(a_scenario("seek.fails"), did("a"), did(ending=Ending.FAILED, reason=nasty, detail="Traceback <x>")),
         compare(a_scenario("seek.absent"), not_played, not_played),
     ]
-    return CompatReport(tuple(found), ("old.one: there is no such scenario",), "pulsar://p", "kafka://k", "5.0.1", 12.3)
+    return CompatReport(
+        tuple(found), ("old.one: there is no such scenario",), "pulsar://p", "kafka://k", "5.0.1", 12.3, ("seek.fails",)
+    )

@@ -66,6 +66,7 @@ def test_html_is_balanced_and_escaped_and_needs_nothing_else() -> None:
     assert parser.open == []
     assert "Traceback <x>" in parser.text
     assert "readers" in parser.text
+    assert "Played once more: seek.fails" in parser.text
     assert "stale" in page.lower()
     assert "Pulsar by java + rest" in parser.text
     assert "Pulsar 5.0.1: pulsar://p" in parser.text
@@ -79,6 +80,7 @@ def test_json_holds_histories_and_counts() -> None:
     assert found["scenarios"][0]["pulsar"]["driven_by"] == ["java", "rest"]
     assert found["scenarios"][0]["kafka"]["history"] == [{"what": "a", "value": 0}]
     assert found["scenarios"][1]["diff"]
+    assert found["repeated"] == ["seek.fails"]
     assert found["ok"] is False
 
 
