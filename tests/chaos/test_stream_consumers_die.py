@@ -87,8 +87,8 @@ def test_whatever_becomes_of_consumers_and_gateways(begin: Begin) -> None:
     began = time.monotonic()
     for number in range(ROUNDS):
         few, many = len(load.consumers) < MIN_CONSUMERS, len(load.consumers) >= MAX_CONSUMERS
-        kinds = [*GATEWAYS, *([] if many else ["join"]), *(["join"] if few else ["leave", "kill"])]
-        kind, consumer = chosen.choice(kinds), chosen.choice(load.consumers)
+        of_consumers = [*([] if many else ["join"]), *([] if few else ["leave", "kill"])]
+        kind, consumer = chosen.choice(chosen.choice([GATEWAYS, of_consumers])), chosen.choice(load.consumers)
         at = time.monotonic()
         match kind:
             case "join":
