@@ -27,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def there() -> Iterator[There]:
-    with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
+    options = PulsarOptions(start_timeout_s=300, heap_mb=1000, extra={"clusterMigrationCheckDurationSeconds": "1"})
+    with PulsarStandalone(options) as running:
         found = There(running)
         # It is healthy a little before it knows its own cluster.
         until(lambda: "standalone" in found.ask("GET", "/clusters"), "Pulsar to have made its cluster")

@@ -175,6 +175,10 @@ class ConnectFailed(StoreError):
     """No broker of the cluster could be reached."""
 
 
+class TenantIsMoving(StoreError):
+    """The tenant's programs are being sent here: producers or consumers have to wait until its data are complete."""
+
+
 class NoLeaderNow(StoreError):
     """A partition has no leader at the moment: its topic was just made, or a broker restarts. It passes."""
 

@@ -7,7 +7,7 @@ completed steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -19,6 +19,7 @@ from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versi
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     ImportRecord,
     ImportStep,
+    ImportSwitch,
     MigrationRecord,
     MigrationStep,
     decode_import,
@@ -113,6 +114,9 @@ def begun(current: MigrationRecord | None, tenant: str, source: str, target: str
 IMPORT_KEYS: Final[EntityKeys[str]] = EntityKeys(ImportKey)
 MIGRATION_KEYS: Final[EntityKeys[str]] = EntityKeys(MigrationKey)
 _LONGEST_PROBLEM: Final = 1000
+CLOSED_TO_PRODUCERS: Final = frozenset({ImportSwitch.CLOSED})
+CLOSED_TO_CONSUMERS: Final = frozenset({ImportSwitch.CLOSED, ImportSwitch.CONSUMERS_WAIT})
+_SWITCH_ORDER: Final = tuple(ImportSwitch)
 
 R = TypeVar("R")
 
@@ -176,9 +180,10 @@ class Imports(_Steps[ImportRecord]):
                     f"tenant {tenant} is imported from {known.origin} ({known.admin_url}): what is here of its topics "
                     f"cannot be distinguished from copies from {origin}"
                 )
-            run = 1 if known is None else known.run + 1
-            started_ms = now_ms if known is None else known.started_ms
-            return ImportRecord(tenant, origin, service_url, admin_url, ImportStep.METADATA, run, started_ms)
+            if known is None:
+                return ImportRecord(tenant, origin, service_url, admin_url, ImportStep.METADATA, 1, now_ms)
+            addressed = replace(known, service_url=service_url, admin_url=admin_url)
+            return replace(addressed, step=ImportStep.METADATA, run=known.run + 1, problem="")
 
         return self._update(tenant, next_run, deadline)
 
@@ -189,6 +194,20 @@ class Imports(_Steps[ImportRecord]):
     def advance(self, mine: ImportRecord, step: ImportStep, deadline: Deadline) -> ImportRecord:
         """Raises Refused: another worker has begun since."""
         return self._change(mine, replace(mine, step=step, problem=""), deadline)
+
+    def switch(self, mine: ImportRecord, to: ImportSwitch, deadline: Deadline) -> ImportRecord:
+        """Advance the switch; one that is further already stays. Raises Refused: another worker has begun since."""
+        if _SWITCH_ORDER.index(to) <= _SWITCH_ORDER.index(mine.switch):
+            return mine
+        return self._change(mine, replace(mine, switch=to), deadline)
+
+    def require_open(self, tenant: str, closed: Collection[ImportSwitch], deadline: Deadline) -> None:
+        """`closed`: `CLOSED_TO_PRODUCERS` or `CLOSED_TO_CONSUMERS`. Raises TenantIsMoving."""
+        record = self.record(tenant, deadline)
+        if record is not None and record.switch in closed:
+            raise errors.TenantIsMoving(
+                f"tenant {tenant} comes from {record.origin}, and its data are not complete here yet: try again"
+            )
 
     def note(self, mine: ImportRecord, problem: str, deadline: Deadline) -> None:
         """Records a problem. Raises Refused: another worker has begun since."""

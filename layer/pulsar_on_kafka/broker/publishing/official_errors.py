@@ -58,6 +58,7 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
     (errors.TransactionOutcomeUnknown, exceptions.Timeout),
     (errors.DeadlineExceeded, exceptions.Timeout),
     (errors.Fenced, exceptions.NotConnected),
+    (errors.TenantIsMoving, exceptions.NotConnected),
     (errors.TooManyHandles, exceptions.TooManyLookupRequestException),
     (errors.StoreError, exceptions.BrokerPersistenceError),
 )

@@ -13,17 +13,27 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
+from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    YesOption,
+    confirm,
+    news,
+    show_names,
+    show_pairs,
+    show_table,
+    write_json,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin
+from pulsar_on_kafka.clusters.migration.from_pulsar.cluster_migration import MigrationTarget
 from pulsar_on_kafka.clusters.migration.from_pulsar.comparing import ComparedSubscription
+from pulsar_on_kafka.clusters.migration.from_pulsar.imported import ImportedUpTo, imported_upto
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarAddress, official_client
+from pulsar_on_kafka.clusters.migration.from_pulsar.switching import ImportSwitchWorker
 from pulsar_on_kafka.clusters.migration.from_pulsar.worker import (
     ImportedPartition,
-    ImportedUpTo,
     ImportReport,
     ImportWorker,
-    imported_upto,
 )
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep
 
@@ -31,6 +41,8 @@ app = typer.Typer(help="Copy a tenant from Apache Pulsar to this Kafka cluster."
 
 _CALL_S: Final = 60.0
 _ORIGIN: Final = "pulsar:"
+_BROKER_SCHEMES: Final = ("pulsar", "pulsar+ssl")
+_WEB_SCHEMES: Final = ("http", "https")
 
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Its name, in Pulsar and here.")]
 
@@ -126,6 +138,45 @@ def run(
     _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
 
 
+@command(app, "switch")
+def switch(
+    settings: Settings,
+    here: AdminClient,
+    tenant: TenantArgument,
+    where: WhereOptions,
+    access: AccessOptions,
+    gateway: Annotated[
+        str, typer.Option("--gateway", metavar="URL", help="pulsar://host:6650: where Pulsar sends the programs.")
+    ],
+    gateway_admin: Annotated[
+        str, typer.Option("--gateway-admin", metavar="URL", help="http://host:8080: the gateway's REST address.")
+    ],
+    private_key: PrivateKeyOption = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="How long to wait for Pulsar to terminate topics, in seconds.")
+    ] = 120.0,
+    yes: YesOption = False,
+) -> None:
+    """Do as `run`, and then have Pulsar send the tenant's programs to the gateway, for good: Pulsar terminates the
+    topics. Continues a killed switch.
+
+    Until it is done, programs that arrive at the gateway wait.
+    """
+    for url, schemes in ((gateway, _BROKER_SCHEMES), (gateway_admin, _WEB_SCHEMES)):
+        _require_scheme(url, schemes, "the gateway")
+    official_client()
+    known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
+    address = _address(known, where, access, private_key)
+    pulsar = PulsarAdmin(address)
+    confirm(f"terminate the topics of tenant {tenant} in Pulsar and send its programs to {gateway}", yes)
+    origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
+    record = here.node.imports.begin(tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S))
+    tune_collector()
+    importer = ImportWorker(here, pulsar, address, record, news)
+    worker = ImportSwitchWorker(here, pulsar, importer, MigrationTarget(gateway, gateway_admin), news)
+    _show(settings, worker.run(Deadline.after(timeout)), [])
+
+
 @command(app, "status")
 def status(settings: Settings, here: AdminClient, tenant: TenantArgument) -> None:
     """Show how far a tenant's import is, as this cluster knows it."""
@@ -160,11 +211,15 @@ def _address(
     admin_url = where.admin_url or (known.admin_url if known is not None else None)
     if service_url is None or admin_url is None:
         raise CommandFailed("name Pulsar's address: --from pulsar://HOST:6650 --admin http://HOST:8080")
-    for url, schemes in ((service_url, ("pulsar", "pulsar+ssl")), (admin_url, ("http", "https"))):
-        if url.partition("://")[0] not in schemes:
-            raise CommandFailed(f"{url} is no address of Pulsar, expected {schemes[0]}:// or {schemes[1]}://")
+    for url, schemes in ((service_url, _BROKER_SCHEMES), (admin_url, _WEB_SCHEMES)):
+        _require_scheme(url, schemes, "Pulsar")
     token = access.token_file.read_text(encoding="utf-8").strip() if access.token_file is not None else ""
     return PulsarAddress(service_url, admin_url, token, str(access.trust_certs or ""), str(private_key or ""))
+
+
+def _require_scheme(url: str, schemes: tuple[str, str], whose: str) -> None:
+    if url.partition("://")[0] not in schemes:
+        raise CommandFailed(f"{url} is no address of {whose}, expected {schemes[0]}:// or {schemes[1]}://")
 
 
 def _origin(here: AdminClient, pulsar: PulsarAdmin, name: str | None) -> str:
@@ -181,6 +236,7 @@ def _show(settings: Settings, record: ImportRecord, upto: list[ImportedUpTo]) ->
         "service_url": record.service_url,
         "step": record.step.value,
         "run": record.run,
+        "switch": record.switch.value,
         "started_ms": record.started_ms,
         "problem": record.problem,
     }

@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.metadata.migration_progress import CLOSED_TO_CONSUMERS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
@@ -715,9 +716,11 @@ def open_consumer(
     that of the reader's predecessor (`WireConsumer`).
 
     Raises:
-        LayerError, MappingError: see `Memberships.subscribe`, `TopicRegistry.open`, `SchemaRegistry.for_consumer`.
+        LayerError, MappingError: see `Imports.require_open`, `Memberships.subscribe`, `TopicRegistry.open`,
+            `SchemaRegistry.for_consumer`.
     """
     name = TopicName.parse(command.topic)
+    node.imports.require_open(name.tenant, CLOSED_TO_CONSUMERS, deadline)
     if not 0 <= command.subType < len(TYPES):
         raise errors.InvalidOption(f"subType is {command.subType}, expected 0 to {len(TYPES) - 1}")
     check_subscription_name(command.subscription)

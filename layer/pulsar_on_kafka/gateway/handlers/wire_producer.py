@@ -17,6 +17,7 @@ from pulsar_on_kafka.base.errors import (
     ProducerOvertaken,
     Refused,
 )
+from pulsar_on_kafka.broker.metadata.migration_progress import CLOSED_TO_PRODUCERS
 from pulsar_on_kafka.broker.metadata.policies import NATIVE
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
@@ -119,12 +120,13 @@ def open_producer(
     the producer waits for exclusive access, and the topic has other producers.
 
     Raises:
-        LayerError, MappingError: as `access_mode`, `TopicAdmission`, `SchemaRegistry.for_producer`,
-        `check_subscription_name`.
+        LayerError, MappingError: as `access_mode`, `Imports.require_open`, `TopicAdmission`,
+        `SchemaRegistry.for_producer`, `check_subscription_name`.
     """
     mode = access_mode(command)
     waits = mode is AccessMode.WAIT_FOR_EXCLUSIVE
     name, properties = TopicName.parse(command.topic), properties_of(command)
+    node.imports.require_open(name.tenant, CLOSED_TO_PRODUCERS, deadline())
     admission = TopicAdmission(node, name, deadline)
     schema = schema_info(command.schema) if command.HasField("schema") else None
     version = producers_version(node, admission.topic, schema, deadline())

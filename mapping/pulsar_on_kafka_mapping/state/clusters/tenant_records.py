@@ -6,7 +6,8 @@ its import.
     MigrationKey  {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING",
                    "started_ms":1700000000000,"problem":""}
     ImportKey     {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650",
-                   "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
+                   "admin_url":"http://old:8080","step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":"",
+                   "switch":"CLOSED"}
 
 The progress within a step of a migration or an import is not recorded: each step compares both clusters and does the
 rest. Decisions: mapping/decisions/0019, 0020, 0022.
@@ -95,10 +96,21 @@ class ImportStep(str, Enum):
     IMPORTED = "IMPORTED"
 
 
+class ImportSwitch(str, Enum):
+    """A tenant that Pulsar sends here is CLOSED to producers and consumers at first. At CONSUMERS_WAIT all its messages
+    are here, and it is closed to consumers only. At OPEN the tenant is here."""
+
+    NOT_BEGUN = "NOT_BEGUN"
+    CLOSED = "CLOSED"
+    CONSUMERS_WAIT = "CONSUMERS_WAIT"
+    OPEN = "OPEN"
+
+
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
     """The record of a tenant's import, at `step`. `origin` is the origin in the copies. `run` counts the workers that
-    ever began, of which the latest counts. `problem` is the last worker's failure, "" without one."""
+    ever began, of which the latest counts. `problem` is the last worker's failure, "" without one. `switch`: progress
+    of the tenant's programs on their way here."""
 
     tenant: str
     origin: str
@@ -108,6 +120,7 @@ class ImportRecord:
     run: Count
     started_ms: Int64
     problem: str = ""
+    switch: ImportSwitch = ImportSwitch.NOT_BEGUN
 
 
 _TENANTS: Final = json_record("tenant record", TenantRecord)

@@ -37,6 +37,7 @@ SINCE = {
 MEMBERS_SINCE = {
     "close": {"topic_deleted"},
     "clusters": {"gateways"},
+    "import": {"switch"},
     "namespace": {"auth", "properties"},
     "producers' claims": {"ended", "hashing_schemes", "raw", "terminated", "topic_epochs"},
     "sequence snapshot": {"absent_ids", "forgotten_upto"},

@@ -1,4 +1,4 @@
-"""Pulsar's admin REST API (version 2) describes a tenant. Read-only."""
+"""Pulsar's admin REST API (version 2) describes a tenant."""
 
 from __future__ import annotations
 
@@ -58,10 +58,16 @@ def namespace_policies(reported: Mapping[str, Any]) -> tuple[dict[str, Any], tup
 
 _TIMEOUT_S: Final = 60.0
 _ENTRY_S: Final = 10.0
-_NOT_FOUND: Final = 404
+_ERRORS: Final[Mapping[int, type[errors.LayerError]]] = {
+    401: errors.NotAuthorized,
+    403: errors.NotAuthorized,
+    404: errors.Refused,
+    409: errors.AlreadyExists,
+}
 _FAILED_INSIDE: Final = 500
 _DELIVER_AT: Final = "X-Pulsar-deliver-at-time"
 _MARKER: Final = "X-Pulsar-marker-type"
+_MIGRATED: Final = b"TopicMigratedException"
 _ABORTED: Final = "X-Pulsar-txn-aborted"
 _NOT_COMMITTED: Final = "X-Pulsar-txn-uncommitted"
 _OF_THE_SYSTEM: Final = ("__change_events", "__transaction_buffer_snapshot", "__consumer_offsets")
@@ -122,6 +128,10 @@ class PulsarPartition:
                 return Position(at.ledger_id, here - left)
             left -= max(0, here)
         return Position(min(map(_id, self.ledgers), default=position.ledger_id), 0)
+
+
+class TopicIsMigrated(errors.ConnectFailed):
+    """Pulsar does not load the topic, since its namespace is marked as migrated."""
 
 
 class EntryNotReturned(errors.ConnectFailed):
@@ -189,16 +199,20 @@ class PulsarAdmin:
 
     def topics(self, namespace: str) -> list[PulsarTopic]:
         """The persistent ones, without the brokers' own; with schemas and subscriptions."""
+        return [self.topic(name, partitions) for name, partitions in self.topic_names(namespace).items()]
+
+    def topic_names(self, namespace: str) -> dict[str, int]:
+        """The names of those topics, and their partitions as in `PulsarTopic`. Loads no topic."""
         partitioned = sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}/partitioned")))
-        found = []
+        found = {}
         for name in partitioned:
             reported = self._query(f"{path_of(name)}/partitions")
-            found.append((name, int(reported["partitions"]) if isinstance(reported, dict) else 0))
-        parts = {f"{name}-partition-{number}" for name, count in found for number in range(count)}
+            found[name] = int(reported["partitions"]) if isinstance(reported, dict) else 0
+        parts = {f"{name}-partition-{number}" for name, count in found.items() for number in range(count)}
         for name in sorted(filter(_is_a_programs, self._list(f"/persistent/{namespace}"))):
             if name not in parts and name not in partitioned:
-                found.append((name, 0))
-        return [self.topic(name, partitions) for name, partitions in found]
+                found[name] = 0
+        return found
 
     def topic(self, name: str, partitions: int) -> PulsarTopic:
         bare = PulsarTopic(TopicName.parse(name), partitions)
@@ -280,6 +294,14 @@ class PulsarAdmin:
             if each.get("isDurable", True) and not subscription.startswith(_NO_PROGRAMS)
         }
 
+    def request(self, method: str, path: str, body: object | None = None) -> Any:
+        """Returns the reply's JSON, None without one. Raises Refused: there is nothing; AlreadyExists."""
+        _, reply = self._send(method, path, body)
+        try:
+            return json.loads(reply) if reply else None
+        except ValueError as error:
+            raise errors.Corrupt(f"{method} {self._root}{path}: {error}") from error
+
     def _list(self, path: str) -> list[str]:
         found = self._query(path)
         if not isinstance(found, list):
@@ -300,19 +322,27 @@ class PulsarAdmin:
 
     def _get(self, path: str, timeout_s: float = _TIMEOUT_S) -> tuple[Mapping[str, str], bytes]:
         """Headers and body. Raises Refused: there is nothing."""
-        request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
+        return self._send("GET", path, None, timeout_s)
+
+    def _send(
+        self, method: str, path: str, body: object | None, timeout_s: float = _TIMEOUT_S
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body of the reply. Raises Refused: there is nothing; AlreadyExists."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Content-Type": "application/json"} if data is not None else self._headers
+        call = f"{method} {self._root}{path}"
+        request = urllib.request.Request(self._root + path, data, headers, method=method)  # noqa: S310 - the operator's address
         try:
             with urllib.request.urlopen(request, timeout=timeout_s, context=self._tls) as answer:  # noqa: S310 - as above
                 return dict(answer.headers), answer.read()
         except urllib.error.HTTPError as refusal:
-            words = f"GET {self._root}{path}: {refusal.code} {refusal.read()[:200]!r}"
-            if refusal.code == _NOT_FOUND:
-                raise errors.Refused(words) from refusal
-            if refusal.code in (401, 403):
-                raise errors.NotAuthorized(words) from refusal
-            raise errors.ConnectFailed(words) from refusal
+            reply = refusal.read()
+            kind: type[errors.LayerError] = _ERRORS.get(refusal.code, errors.ConnectFailed)
+            raise (TopicIsMigrated if _MIGRATED in reply else kind)(
+                f"{call}: {refusal.code} {reply[:200]!r}"
+            ) from refusal
         except OSError as error:
-            raise errors.ConnectFailed(f"GET {self._root}{path}: {error}") from error
+            raise errors.ConnectFailed(f"{call}: {error}") from error
 
 
 def path_of(topic: str) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -47,31 +49,52 @@ class IncompleteMessage(NamedTuple):
     chunks_before: int
 
 
-class _ClientLog(logging.Handler):
-    """Receives the log lines of Pulsar's client, for all readings of this process: the client keeps the first log
-    handler that it gets.
+class _ClientLog:
+    """Receives the log lines of Pulsar's client, for all readings of this process: the client keeps the first logger
+    that it gets. It writes into a file without a name. With one of Python's loggers client 3.13 aborts the process
+    when Pulsar sends a reader to another cluster (`Invalid BaseCommand enumeration value`).
 
     The client assembles ten messages in chunks at a time and drops the oldest one for an eleventh. Only its log shows
     that: when a chunk of an unknown message arrives. Memory: `_MAX_GIVEN_UP` messages.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.logger = logging.Logger(f"{__name__}.client", logging.INFO)
-        self.logger.addHandler(self)
         self.received = False
         self.given_up: dict[str, IncompleteMessage] = {}
         self.changes = 0
         """Grows with each chunk that was given up."""
         self._uuids: dict[Position, str] = {}
-        self._further = logging.getLogger(self.logger.name)
+        self._further = logging.getLogger(f"{__name__}.client")
+        self._file: IO[str] | None = None
+        self._begun = ""
+        """A line whose end is not written yet."""
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def client(self, pulsar: ModuleType, service_url: str, **options: Any) -> Any:
+        """A client with this log."""
+        with tempfile.TemporaryDirectory(prefix="pok-pulsar-client-") as directory:
+            path = Path(directory) / "log"
+            path.touch()
+            file = path.open(encoding="utf-8", errors="replace")
+            made = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Info, str(path)), **options)
+        if self._file is None:
+            self._file = file
+        else:
+            file.close()
+        return made
+
+    def read(self) -> None:
+        """Take the lines since the last call."""
+        if self._file is None or not (text := self._file.read()):
+            return
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self.receive(line)
+
+    def receive(self, line: str) -> None:
         self.received = True
-        found = _UNCACHED.search(record.getMessage())
+        found = _UNCACHED.search(line)
         if found is None:
-            if self._further.isEnabledFor(record.levelno):
-                self._further.handle(record)
+            self._further.debug("%s", line)
         elif found[1] in self.given_up or len(self.given_up) < _MAX_GIVEN_UP:
             self.given_up[found[1]] = IncompleteMessage(Position(int(found[3]), int(found[4])), int(found[2]))
             self._uuids[self.given_up[found[1]].position] = found[1]
@@ -126,6 +149,7 @@ class _Passed:
     def chunks_expired(self, following: Position | None) -> bool:
         """The client has given up messages, perhaps because they expired, whose chunks lie between the last entry here
         and the `following` one: they come behind `begin`, or are given up again. Once for each chunk."""
+        _CLIENT_LOG.read()
         if (changes := _CLIENT_LOG.changes) != self._changes:
             self._changes = changes
             self._untried = {(uuid, each.position) for uuid, each in [*_CLIENT_LOG.given_up.items()]} - self._tried
@@ -164,6 +188,17 @@ def official_client() -> ModuleType:
     return pulsar  # type: ignore[no-any-return]
 
 
+def connect(address: PulsarAddress, operation_s: int = _OPERATION_S) -> Any:
+    """A client of Pulsar, with this operation time-out in seconds. Raises Refused: pulsar-client is not installed."""
+    pulsar = official_client()
+    options: dict[str, Any] = {"operation_timeout_seconds": operation_s}
+    if address.token:
+        options["authentication"] = pulsar.AuthenticationToken(address.token)
+    if address.trust_certs:
+        options["tls_trust_certs_file_path"] = address.trust_certs
+    return _CLIENT_LOG.client(pulsar, address.service_url, **options)
+
+
 class PulsarReading:
     """Reads partitions, in one thread. Memory: 2,000 messages of the partition that is read, the messages of one entry,
     and the positions of the last 4,096 entries."""
@@ -184,6 +219,7 @@ class PulsarReading:
     def given_up(self) -> list[IncompleteMessage]:
         """Messages that the client dropped since the last call of `entries`; also messages whose beginning is no longer
         in Pulsar, or lies before the start of the reading. 10,000 at most."""
+        _CLIENT_LOG.read()
         return sorted(_CLIENT_LOG.given_up.values())
 
     def entries(
@@ -205,6 +241,7 @@ class PulsarReading:
         """
         if last.entry_id < 0 or (start is not None and start > last):
             return
+        _CLIENT_LOG.read()
         _CLIENT_LOG.forget_all()
         passed = _Passed(start, self._chunks_expire_s)
         waiting: list[Any] = []
@@ -227,6 +264,7 @@ class PulsarReading:
     ) -> Iterator[Any]:
         """Messages behind all `passed` ones; None where the client restarts behind that."""
         reader = self._reader(topic, passed.begin())
+        _CLIENT_LOG.read()
         if not _CLIENT_LOG.received:
             _log.warning(
                 "another client of Pulsar in this process has its log: no messages in chunks that it gives up are named"
@@ -288,18 +326,7 @@ class PulsarReading:
 
     def _connected(self) -> Any:
         if self._client is None:
-            pulsar, address = self._pulsar, self._address
-            options: dict[str, Any] = {}
-            if address.token:
-                options["authentication"] = pulsar.AuthenticationToken(address.token)
-            if address.trust_certs:
-                options["tls_trust_certs_file_path"] = address.trust_certs
-            self._client = pulsar.Client(
-                address.service_url,
-                operation_timeout_seconds=_OPERATION_S,
-                logger=_CLIENT_LOG.logger,
-                **options,
-            )
+            self._client = connect(self._address)
         return self._client
 
     def _next(self, reader: Any, topic: str) -> Any:

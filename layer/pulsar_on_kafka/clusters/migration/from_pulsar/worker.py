@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -21,7 +21,6 @@ from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
-from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.publishing.chunking import record_limit
 from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide, without_acknowledged, without_message
 from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
@@ -40,14 +39,17 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.comparing import (
 )
 from pulsar_on_kafka.clusters.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Entry, OriginOfCopies, copies, digest_of
-from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Position, place_of, position_at
+from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
+    Acknowledged,
+    Position,
+    place_of,
+    position_at,
+)
 from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, read_copies
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import IncompleteMessage, PulsarAddress, PulsarReading
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
-from pulsar_on_kafka_mapping.names.subscription_group import copied_name
-from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin as CopyOrigin
-from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep, ImportSwitch
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
 
 _log: Final = logging.getLogger(__name__)
@@ -132,21 +134,43 @@ class ImportWorker:
             Corrupt: a message cannot be taken over; names it.
             StoreError: one of the clusters cannot be read or written.
         """
-        try:
-            self._report("metadata ...")
-            topics = self._bring_metadata()
-            self._advance(ImportStep.MESSAGES)
-            with closing(PulsarReading(self._address)) as reading:
-                for topic, schemas in topics:
-                    self._bring_messages(topic, schemas, reading)
+        with self.noting():
+            if self.record.switch is not ImportSwitch.NOT_BEGUN:
+                raise errors.Refused(
+                    f"the switch of tenant {self.record.tenant} has begun ({self.record.switch.value}): finish it with "
+                    "pok migrate import switch. Then its messages are here, and Pulsar shows nothing of it"
+                )
+            topics = self.bring_messages()
             self._advance(ImportStep.PROGRESS)
-            for topic, _ in topics:
+            for topic in topics:
                 self._bring_progress(topic)
-            self._advance(ImportStep.IMPORTED)
+            self.finish()
+        return self.record
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Records the problem that ends the work."""
+        try:
+            yield
         except errors.LayerError as failure:
             self._note(failure)
             raise
-        return self.record
+
+    def bring_messages(self) -> list[PulsarTopic]:
+        """Bring the metadata and messages that Pulsar has now; returns its topics. Raises as `run`."""
+        self._report("metadata ...")
+        topics = self._bring_metadata()
+        self._advance(ImportStep.MESSAGES)
+        with closing(PulsarReading(self._address)) as reading:
+            for topic, schemas in topics:
+                self._bring_messages(topic, schemas, reading)
+        return [topic for topic, _ in topics]
+
+    def finish(self) -> None:
+        self._advance(ImportStep.IMPORTED)
+
+    def advance_switch(self, to: ImportSwitch) -> None:
+        self.record = self._node.imports.switch(self.record, to, self._call())
 
     def _bring_metadata(self) -> list[tuple[PulsarTopic, SchemasHere]]:
         node, found = self._node, []
@@ -232,14 +256,16 @@ class ImportWorker:
             cursors = self._pulsar.partition(name, topic.subscriptions).cursors
             if not cursors:
                 continue
-            copied = self._copies(here, number, digests=False)
+            copied = self.copies(here, number)
             for subscription, done in cursors.items():
                 found = self._node.subscriptions.find(here, subscription, self._call())
                 if found is not None:
-                    self._acknowledge(found, number, copied, copied.acknowledged(done, here.layout.entries_per_ledger))
+                    self.acknowledge(found, number, copied, done)
 
-    def _acknowledge(self, subscription: Subscription, number: int, copied: CopiesHere, acks: Any) -> None:
+    def acknowledge(self, subscription: Subscription, number: int, copied: CopiesHere, done: Acknowledged) -> None:
+        """Acknowledge the copies in a partition whose originals are in `done`."""
         node, deadline = self._node, Deadline.after(_READ_S)
+        acks = copied.acknowledged(done, subscription.topic.layout.entries_per_ledger)
         self._still_mine()
         cursor = node.memberships.cursors.read(subscription, deadline)[number].state
         side = SubscriptionSide(CopyOrigin("", 0), cursor, copied.index, copied.index.end)
@@ -307,7 +333,7 @@ class ImportWorker:
         schemas = self._schemas(topic)
         for number, name in enumerate(topic.partition_names()[: here.partitions]):
             there = self._pulsar.partition(name, topic.subscriptions)
-            copied = self._copies(here, number, digests=True)
+            copied = self.copies(here, number, digests=True)
             entries = ComparedEntries(copied)
             origin = OriginOfCopies(self.record.origin, number, self.record.run)
             more_comes = partial(self._more_comes, name, there)
@@ -340,7 +366,8 @@ class ImportWorker:
         schemas.register(topic.schemas)
         return schemas
 
-    def _copies(self, here: Topic, partition: int, *, digests: bool) -> CopiesHere:
+    def copies(self, here: Topic, partition: int, *, digests: bool = False) -> CopiesHere:
+        """Read the copies of one partition."""
         node, deadline = self._node, Deadline.after(_READ_S)
         low, end = node.fetcher.watermarks(here.kafka_topic, partition, deadline)
         fences = node.producers.fences(here, partition, deadline)
@@ -379,32 +406,3 @@ def _incomplete_text(given_up: Sequence[IncompleteMessage]) -> str:
 
 def _with(now: Mapping[str, Any], requested: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**now, **requested}
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedUpTo:
-    """Progress of a partition: Pulsar's position of the last entry that is here for certain, None for none. `final`:
-    whether the copying run ended in good order."""
-
-    topic: str
-    partition: int
-    position: Position | None
-    final: bool
-
-
-def imported_upto(node: Node, record: ImportRecord, deadline: Deadline) -> list[ImportedUpTo]:
-    """The progress of each partition that was ever copied, from what is on record here. Raises StoreError."""
-    found = []
-    for namespace in node.namespaces.list(record.tenant, deadline):
-        for each in node.topics.list(namespace, deadline):
-            topic = node.topics.find(TopicName.parse(each.name), deadline)
-            if topic is None:
-                continue
-            newest = {}
-            known = node.sequences.known(topic, copied_name(record.origin, INCARNATION), deadline)
-            for (_, partition), snapshot in sorted(known.items()):
-                newest[partition] = snapshot
-            for partition, snapshot in sorted(newest.items()):
-                position = None if snapshot.highest < 0 else position_at(snapshot.highest)
-                found.append(ImportedUpTo(each.name, partition, position, snapshot.final))
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from email.message import Message
 from urllib.error import HTTPError
 
@@ -10,24 +11,39 @@ import pytest
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, Refused
+from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, Refused, TenantIsMoving
 from pulsar_on_kafka.broker.metadata.entities import Entities
-from pulsar_on_kafka.broker.metadata.migration_progress import IMPORT_KEYS, Imports
+from pulsar_on_kafka.broker.metadata.migration_progress import (
+    CLOSED_TO_CONSUMERS,
+    CLOSED_TO_PRODUCERS,
+    IMPORT_KEYS,
+    Imports,
+)
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
     EntryKind,
     EntryNotReturned,
+    LedgerSpan,
     PulsarAdmin,
+    PulsarPartition,
     PulsarTopic,
     namespace_policies,
 )
+from pulsar_on_kafka.clusters.migration.from_pulsar.cluster_migration import MigrationTarget
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, OriginOfCopies, PulsarMessage, copies
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Acknowledged, Position, place_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarAddress
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import schema_of, separates_keys
+from pulsar_on_kafka.clusters.migration.from_pulsar.switching import is_drained
 from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
+    ImportRecord,
+    ImportStep,
+    ImportSwitch,
+    decode_import,
+    encode_import,
+)
 from pulsar_on_kafka_mapping.state.state_topics import TENANTS
 from tests.memory_log import MemoryStateLog
 
@@ -256,8 +272,51 @@ def test_the_later_of_two_workers_goes_on() -> None:
         imports.begin("acme", "pulsar:other", "pulsar://other:6650", "http://other:8080", LATER)
 
 
+def test_a_switch_lets_producers_in_before_consumers() -> None:
+    imports = Imports(Entities(MemoryStateLog(), TENANTS, IMPORT_KEYS, SystemClock()), SystemClock())
+
+    def is_open(closed: Collection[ImportSwitch]) -> bool:
+        try:
+            imports.require_open("acme", closed, LATER)
+        except TenantIsMoving:
+            return False
+        return True
+
+    def are_let_in() -> tuple[bool, bool]:
+        return is_open(CLOSED_TO_PRODUCERS), is_open(CLOSED_TO_CONSUMERS)
+
+    assert are_let_in() == (True, True)
+    record = imports.begin("acme", *WHERE, LATER)
+    assert are_let_in() == (True, True)
+    record = imports.switch(record, ImportSwitch.CLOSED, LATER)
+    assert are_let_in() == (False, False)
+    record = imports.switch(record, ImportSwitch.CONSUMERS_WAIT, LATER)
+    assert are_let_in() == (True, False)
+    record = imports.begin("acme", *WHERE, LATER)  # by another worker: the switch goes on where it was
+    assert record.switch is ImportSwitch.CONSUMERS_WAIT
+    assert imports.switch(record, ImportSwitch.CLOSED, LATER) is record
+    record = imports.switch(record, ImportSwitch.OPEN, LATER)
+    assert are_let_in() == (True, True)
+
+
+def test_pulsar_sends_consumers_away_when_their_cursor_has_passed_the_last_entry() -> None:
+    there = PulsarPartition(Position(7, 9), (LedgerSpan(7, 10),), {})
+    end = place_of(Position(7, 10))
+    assert is_drained(Acknowledged(end), there)
+    assert not is_drained(Acknowledged(end - 1), there)
+    assert not is_drained(Acknowledged(place_of(Position(7, 3)), ((end - 1, end),)), there)
+    assert is_drained(Acknowledged(0), PulsarPartition(Position(7, -1), (), {}))
+
+
+def test_the_addresses_of_a_migration_are_in_pulsars_form() -> None:
+    plain = MigrationTarget("pulsar://gw:6650", "http://gw:8080")
+    assert plain.body() == {"brokerServiceUrl": "pulsar://gw:6650", "serviceUrl": "http://gw:8080"}
+    encrypted = MigrationTarget("pulsar+ssl://gw:6651", "https://gw:8443")
+    assert encrypted.body() == {"brokerServiceUrlTls": "pulsar+ssl://gw:6651", "serviceUrlTls": "https://gw:8443"}
+
+
 def test_an_import_record_and_back() -> None:
-    record = ImportRecord("acme", *WHERE, ImportStep.PROGRESS, 3, 7, "no broker")
+    record = ImportRecord("acme", *WHERE, ImportStep.PROGRESS, 3, 7, "no broker", ImportSwitch.CLOSED)
     assert decode_import(encode_import(record)) == record
     with pytest.raises(CorruptRecord):
         decode_import(b'{"v":1,"tenant":"acme"}')

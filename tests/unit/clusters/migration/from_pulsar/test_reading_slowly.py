@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class Client:
                 text = (
                     f"Received an uncached chunk (uuid: {piece.uuid} chunkId: {piece.chunk}, messageId: (0,{at},-1,-1))"
                 )
-                _CLIENT_LOG.emit(logging.LogRecord("client", logging.ERROR, "", 0, text, None, None))
+                _CLIENT_LOG.receive(text)
             elif count + 1 == piece.chunks:
                 self._queue.append(at)
             else:

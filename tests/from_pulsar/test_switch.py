@@ -1,0 +1,107 @@
+"""Pulsar sends a tenant's programs to the gateway, where their messages and acknowledgements are already."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.rest.server import RestServer
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportSwitch
+from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
+from tests.from_pulsar.there import There
+from tests.integration.command_line import CommandLine
+from tests.waiting import until
+
+_MESSAGES = 200
+_WAIT_MS = 120_000
+"""Clients wait longer each time before they try again."""
+
+
+@pytest.fixture
+def java() -> Iterator[Any]:
+    with ExitStack() as stack:
+        sdk = JavaSdk(stack.enter_context(JavaRuntime(known_jars())).address)
+        stack.callback(sdk.end_jvm)
+        yield sdk
+
+
+@pytest.fixture
+def addresses(admin: AdminClient, there: There, tenant: str) -> Iterator[list[str]]:
+    """Of Pulsar and of a gateway, as options. Afterwards Pulsar knows no other cluster."""
+    with ExitStack() as stack:
+        settings = GatewaySettings(port=0, fleet=tenant)
+        gateway = Gateway(admin.node, settings)
+        stack.callback(gateway.close, Deadline.after(60))
+        rest = RestServer(admin, gateway, settings)
+        stack.callback(rest.close)
+        yield [
+            *("--from", there.service_url, "--admin", there.admin_url),
+            *("--gateway", gateway.address(), "--gateway-admin", rest.url()),
+        ]
+    there.ask("POST", "/clusters/standalone/migrate?migrated=false", {})
+
+
+def _numbers(consumer: Any, count: int, acknowledge: Any) -> list[int]:
+    found = []
+    for _ in range(count):
+        message = consumer.receive(_WAIT_MS)
+        found.append(int(message.data()))
+        if acknowledge(found[-1]):
+            consumer.acknowledge(message)
+    return found
+
+
+def test_programs_go_on_at_the_gateway(
+    there: There, admin: AdminClient, service_url: str, tenant: str, java: Any, addresses: list[str]
+) -> None:
+    """A producer, a consumer without a backlog and one with holes, all of one Java program, go on with the same
+    objects. The switch is killed once."""
+    orders = f"persistent://{there.make_tenant(tenant)}/orders"
+    there.ask("PUT", f"/persistent/{tenant}/shop/orders/partitions", 2)
+    program = java.Client(there.service_url, operation_timeout_seconds=120)
+    done = program.subscribe(orders, "done", consumer_type=java.ConsumerType.Shared)
+    holes = program.subscribe(orders, "holes", consumer_type=java.ConsumerType.Shared)
+    there.client.subscribe(orders, "nothing").close()
+    producer = program.create_producer(orders, send_timeout_millis=0)
+    for number in range(_MESSAGES):
+        producer.send(b"%d" % number)
+    assert sorted(_numbers(done, _MESSAGES, lambda number: True)) == [*range(_MESSAGES)]
+    assert sorted(_numbers(holes, _MESSAGES, lambda number: number % 3 == 0)) == [*range(_MESSAGES)]
+    left = [number for number in range(_MESSAGES) if number % 3]
+
+    words = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "migrate", "import", "switch", tenant]
+    first = subprocess.Popen([*words, *addresses, "--yes"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def is_closed() -> bool:
+        record = admin.node.imports.record(tenant, Deadline.after(30))
+        return record is not None and record.switch is not ImportSwitch.NOT_BEGUN
+
+    until(is_closed, "the tenant to be closed", 120)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    pok = CommandLine(service_url, "migrate")
+    assert pok.json("import", "switch", tenant, *addresses, "--yes")["switch"] == "OPEN"
+    assert "switch of tenant" in pok("import", "run", tenant, exits=1).stderr
+    assert pok.json("import", "switch", tenant, *addresses, "--yes")["switch"] == "OPEN"
+
+    for number in range(_MESSAGES, _MESSAGES + 50):
+        producer.send(b"%d" % number)
+    since = [*range(_MESSAGES, _MESSAGES + 50)]
+    assert sorted(_numbers(done, len(since), lambda number: True)) == since
+    assert sorted(_numbers(holes, len(left + since), lambda number: True)) == left + since
+
+    def backlogs() -> dict[str, int]:
+        return {name: admin.subscription_stats(orders, name).backlog for name in ("done", "holes", "nothing")}
+
+    expected = {"done": 0, "holes": 0, "nothing": _MESSAGES + len(since)}
+    until(lambda: backlogs() == expected, lambda: f"{backlogs()}, expected {expected}")
+    program.close()
