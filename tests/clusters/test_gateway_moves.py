@@ -188,6 +188,12 @@ def test_gateways_lead_clients_to_the_cluster_of_their_tenant(
     service = Rest(f"http://127.0.0.1:{lookup_port}")
     assert service.get(f"/lookup/v2/topic/{path}")["brokerUrl"] == url
     assert Rest(rest).get("/admin/v2/clusters/east")["brokerServiceUrl"] == gateways["east"].binary[0]
+    for looks_up_at in (away.url, service.url):
+        with closing(official_client(looks_up_at)) as client:
+            producer = client.create_producer(topic)
+            consumer = client.subscribe(topic, looks_up_at[-5:])
+            producer.send(looks_up_at.encode())
+            assert consumer.receive(20_000).data() == looks_up_at.encode()
 
 
 _SUBSCRIPTION = {"subscription": "s", "subType": 1}
