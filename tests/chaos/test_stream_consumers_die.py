@@ -76,7 +76,12 @@ def test_consumers_keep_their_partitions_when_the_controller_is_killed(begin: Be
     fleet.work(200, at)
     assert settled(load) == before
     joins = load.join()
-    until(lambda: joins.events["got"], "the next controller to assign partitions to one more")
+
+    def has_partitions() -> bool:
+        joins.check()
+        return bool(joins.events["got"])
+
+    until(has_partitions, lambda: f"the next controller to assign partitions to one more: {load.latest()}")
     fleet.judge("the controller killed", at)
 
 

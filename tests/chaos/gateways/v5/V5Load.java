@@ -4,6 +4,8 @@ import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.pulsar.client.api.v5.Message;
 import org.apache.pulsar.client.api.v5.PulsarClient;
+import org.apache.pulsar.client.api.v5.PulsarClientException;
+import org.apache.pulsar.client.api.v5.StreamConsumer;
 import org.apache.pulsar.client.api.v5.config.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.v5.schema.Schema;
 
@@ -74,8 +76,7 @@ public class V5Load {
     }
 
     private static void consume(PulsarClient client, String topic, String name) throws Exception {
-        try (var consumer = client.newStreamConsumer(Schema.string()).topic(topic).subscriptionName("s")
-                .consumerName(name).subscriptionInitialPosition(SubscriptionInitialPosition.EARLIEST).subscribe()) {
+        try (var consumer = subscribe(client, topic, name)) {
             report("up");
             Message<String> last = null;
             int received = 0;
@@ -96,6 +97,23 @@ public class V5Load {
             if (last != null) {
                 consumer.acknowledgeCumulative(last.id());
                 report("acked");
+            }
+        }
+    }
+
+    /** As applications do it: a builder does not try another address, nor again. */
+    private static StreamConsumer<String> subscribe(PulsarClient client, String topic, String name) throws Exception {
+        while (true) {
+            try {
+                return client.newStreamConsumer(Schema.string()).topic(topic).subscriptionName("s").consumerName(name)
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.EARLIEST).subscribe();
+            } catch (PulsarClientException failure) {
+                report("refused " + failure);
+                failure.printStackTrace();
+                if (ending) {
+                    throw failure;
+                }
+                Thread.sleep(500);
             }
         }
     }
