@@ -4,7 +4,7 @@ without messages and cursors."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -171,6 +171,16 @@ def _replaced(now: T, requested: T) -> T:
     return requested
 
 
+def create_apart(node: Node, create: Callable[[], Topic], incarnation: int, deadline: Deadline) -> Topic:
+    """Create a missing topic with another incarnation than this one, which the topic has on the cluster that it leaves.
+    Official clients keep message ids over the switch: those of the other cluster must not seem this one's."""
+    made = create()
+    if made.layout.incarnation == incarnation:
+        node.memberships.delete_topic(made, [], deadline)
+        made = create()
+    return made
+
+
 def _sync_topic(
     source: AdminClient, target: AdminClient, name: TopicName, here: TopicEntry, other: Inventory, deadline: Deadline
 ) -> None:
@@ -183,11 +193,7 @@ def _sync_topic(
         target.node.topics.find_or_create_like,
         name, here.partitions, deadline, entries_per_ledger=entries, sides=sides,
     )  # fmt: skip
-    made = create()
-    if there is None and made.layout.incarnation == opened.layout.incarnation:
-        # Official clients keep message ids over the switch: those of the other cluster must not seem this one's.
-        target.node.memberships.delete_topic(made, [], deadline)
-        made = create()
+    made = create_apart(target.node, create, opened.layout.incarnation, deadline) if there is None else create()
     if there is None or there.schemas != here.schemas:
         _sync_schemas(source, target, name, here, deadline)
     if there is None or there.policies != here.policies:

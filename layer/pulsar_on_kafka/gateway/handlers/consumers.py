@@ -104,11 +104,10 @@ class ConsumerHandler:
             context = self._context
             topic, lost = str(TopicName.parse(command.topic)), partial(context.soon, partial(self._lost, opening))
             meter, subscription = self._session.meter(), command.subscription
-            former = context.former_ids if context.tenants.follows_map else None
             generation = context.tenants.generation(topic)
             wire = Wire(
-                topic, self._session.writer, lost, bundle, context.entries, meter, subscription, former, generation,
-                context.max_message_bytes + ENTRY_PADDING_BYTES,
+                topic, self._session.writer, lost, bundle, context.entries, meter, subscription,
+                context.former_ids, generation, context.max_message_bytes + ENTRY_PADDING_BYTES,
             )  # fmt: skip
 
             def busy(code: ServerError, reason: str) -> None:
@@ -181,21 +180,21 @@ class ConsumerHandler:
         self._reply_to_ack(command, code, reason)
 
     def _acknowledge_former(self, consumer: WireConsumer, command: AckCommand, other: OtherIncarnation) -> None:
-        """Acknowledge messages of the cluster that the tenant left. Without a map they are refused."""
-        refused = partial(self._reply_to_ack, command)
-        former, endpoint = consumer.endpoint.former, consumer.endpoint
-        if former is None:
-            refused(*error_code_of(other))
-            return
+        """Acknowledge messages of the cluster that the tenant left. They are refused if it left none."""
+        node, former, endpoint = self._context.node, self._context.former_ids, consumer.endpoint
         topic, partition = consumer.opened_topic, max(0, TopicName.parse(endpoint.topic).partition)
 
         def acknowledge() -> None:
+            deadline = operation_deadline()
+            if not former.may_occur(node, topic.name.tenant, deadline):
+                raise other
             former.acknowledge(
-                self._context.node, topic, partition, endpoint.subscription, other.ids, operation_deadline(),
+                node, topic, partition, endpoint.subscription, other.ids, deadline,
                 cumulative=command.ack_type == CUMULATIVE,
             )  # fmt: skip
 
-        self._requests.begin(acknowledge, lambda _: self._reply_to_ack(command, None, None), refused)
+        done = partial(self._reply_to_ack, command)
+        self._requests.begin(acknowledge, lambda _: done(None, None), done)
 
     def _acknowledge_in_turns(self, consumer: WireConsumer, command: AckCommand) -> None:
         others: list[OtherIncarnation] = []

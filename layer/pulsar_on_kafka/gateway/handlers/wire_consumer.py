@@ -108,7 +108,7 @@ class Wire:
     meter: Meter
     subscription: str = ""
     former: FormerIds | None = None
-    """Ids of other clusters, for readers."""
+    """Ids of other clusters, for readers and seeks; None: there are none."""
     generation: int = 0
     """That of the message ids: see `LedgerLayout.in_generation`."""
     max_entry_bytes: int = MAX_ENTRY_BYTES

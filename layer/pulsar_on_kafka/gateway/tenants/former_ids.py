@@ -1,8 +1,11 @@
 """Message ids of the cluster that a tenant left, which its clients still have. Their copies on this cluster are found.
 
-A record of the other cluster is a copy of one of this cluster, or the other way round, since a tenant moves only when
-each cluster has everything (decision 0017). While it moves, messages are published on one cluster only, so both have
-one order.
+A record of another Kafka cluster is a copy of one of this cluster, or the other way round, since a tenant moves only
+when each cluster has everything (decision 0017). While it moves, messages are published on one cluster only, so both
+have one order.
+
+A tenant that was imported from a Pulsar cluster has copies of that cluster's entries (decision 0022). Pulsar's ledger
+ids have less than 34 bits, so here they seem to be of incarnation 0, which no imported topic has.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ from pulsar_on_kafka.broker.lookup.replica_index import Copies
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.failover.redirected_acks import Extent, Late, LateAcks, meant_by
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION
+from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Position, place_of
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants
 from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka_mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka_mapping.wire.ack_sets import bits_of
@@ -46,10 +52,10 @@ class FormerIds:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, int], _Former | None] = {}
 
-    @property
-    def are_known(self) -> bool:
-        """Whether ids of other clusters may occur: the gateway follows a map of tenants."""
-        return self._tenants.follows_map
+    def may_occur(self, node: Node, tenant: str, deadline: Deadline) -> bool:
+        """Whether clients of a tenant may have ids of another cluster: the gateway follows a map of tenants, or the
+        tenant was imported from Pulsar. Raises StoreError."""
+        return self._tenants.follows_map or node.imports.record(tenant, deadline) is not None
 
     def acknowledge(
         self,
@@ -68,9 +74,13 @@ class FormerIds:
             LayerError, PulsarException: not possible now.
         """
         late = LateAcks(subscription)
+        imported = node.imports.record(topic.name.tenant, deadline)
         by_incarnation: dict[int, list[MessageIdField]] = {}
         for each in ids:
-            if each.ledgerId <= _MAX_LEDGER:
+            if imported is not None and (place := _pulsar_place(each)) is not None:
+                entry = Late(str(topic.name), partition, imported.origin, INCARNATION, place)
+                late.add_each(list(_parts(entry, each, imported.origin, cumulative=cumulative)))
+            elif each.ledgerId <= _MAX_LEDGER:
                 by_incarnation.setdefault(unpack_ledger_id(each.ledgerId).incarnation, []).append(each)
         for fields in by_incarnation.values():
             former = self._former(topic, fields[0].ledgerId, deadline)
@@ -91,15 +101,20 @@ class FormerIds:
         Raises:
             InvalidMessage: its record is not there any more.
         """
-        if field.ledgerId > _MAX_LEDGER or not self.are_known:
+        if field.ledgerId > _MAX_LEDGER:
             return None
         own = unpack_ledger_id(topic.layout.without_generation(field.ledgerId)).incarnation
-        former = None if own == topic.layout.incarnation else self._former(topic, field.ledgerId, deadline)
+        if own == topic.layout.incarnation:
+            return None
+        batch = field.batch_index >= 0
+        imported = node.imports.record(topic.name.tenant, deadline)
+        if imported is not None and (place := _pulsar_place(field)) is not None:
+            return _behind_copy(node, topic, partition, imported.origin, (INCARNATION, place - batch), deadline)
+        former = self._former(topic, field.ledgerId, deadline)
         if former is None:
             return None
         incarnation = former.topic.layout.incarnation
         offset = former.topic.layout.kafka_offset(partition, field.ledgerId, field.entryId)
-        batch = field.batch_index >= 0
         for records in former.node.fetcher.read_at(former.topic.kafka_topic, partition, [offset], deadline):
             copied = copy_headers(headers_of(records[0]))
             found = None if copied is None else original_of(copied)
@@ -107,10 +122,7 @@ class FormerIds:
                 if found[1].incarnation == topic.layout.incarnation:
                     return found[1].kafka_offset + (0 if batch else 1)
                 break
-            copies = Copies(node.fetcher, topic.kafka_topic, partition, former.cluster)
-            low = node.admin.start_offsets(topic.kafka_topic, [partition], deadline)[partition]
-            end = node.admin.end_offsets(topic.kafka_topic, [partition], deadline)[partition]
-            return copies.behind((incarnation, offset - (1 if batch else 0)), low, end, deadline)
+            return _behind_copy(node, topic, partition, former.cluster, (incarnation, offset - batch), deadline)
         raise InvalidMessage(
             f"message {field.ledgerId}:{field.entryId} is of cluster {former.cluster}, which does not have it any more"
         )
@@ -135,6 +147,24 @@ class FormerIds:
                 self._known.clear()
             self._known[key] = found
         return found
+
+
+def _behind_copy(
+    node: Node, topic: Topic, partition: int, cluster: str, original: tuple[int, int], deadline: Deadline
+) -> int:
+    """The offset behind the last copy of what is not behind `original`, (incarnation, offset) on `cluster`."""
+    copies = Copies(node.fetcher, topic.kafka_topic, partition, cluster)
+    low = node.admin.start_offsets(topic.kafka_topic, [partition], deadline)[partition]
+    end = node.admin.end_offsets(topic.kafka_topic, [partition], deadline)[partition]
+    return copies.behind(original, low, end, deadline)
+
+
+def _pulsar_place(field: MessageIdField) -> int | None:
+    """The place of an entry of a Pulsar cluster. None: the id is none of a Pulsar cluster."""
+    try:
+        return place_of(Position(field.ledgerId, field.entryId))
+    except CorruptRecord:
+        return None
 
 
 def _late(

@@ -207,26 +207,31 @@ class ImportSwitchWorker:
                 partition.left.add(each.name)
 
     def _bring_consumers(self, partition: _Partition) -> None:
-        for each in partition.subscriptions:
-            try:
-                there = self._there(partition)
-            except TopicIsMigrated:
-                return  # no program can have it any more
-            done = there.cursors.get(each.name, _EVERYTHING)
-            drained = is_drained(done, there)
-            if not drained or each.name in partition.left:
-                self._importer.acknowledge(each, partition.number, partition.copies, done)
-            if not drained:
-                self._clear(partition, each.name)
-
-    def _clear(self, partition: _Partition, subscription: str) -> None:
         try:
-            self._migration.clear_backlog(partition.name, subscription)
+            for each in partition.subscriptions:
+                there = self._there(partition)
+                done = there.cursors.get(each.name, _EVERYTHING)
+                drained = is_drained(done, there)
+                if not drained or each.name in partition.left:
+                    self._importer.acknowledge(each, partition.number, partition.copies, done)
+                if not drained:
+                    self._clear(partition, each)
+        except TopicIsMigrated:
+            _log.info("%s is not loaded any more: no program can have it", partition.name)
+
+    def _clear(self, partition: _Partition, subscription: Subscription) -> None:
+        """Clear a backlog in Pulsar, and acknowledge here what was acknowledged there until then. Acknowledging takes
+        long, so most was acknowledged before, and the positions are read again just before the clearing."""
+        there = self._there(partition)
+        done = there.cursors.get(subscription.name, _EVERYTHING)
+        try:
+            self._migration.clear_backlog(partition.name, subscription.name)
         except errors.ConnectFailed:
             # Its consumers have left, and Pulsar deletes it while it writes that it is cleared.
             there = self._there(partition)
-            if not is_drained(there.cursors.get(subscription, _EVERYTHING), there):
+            if not is_drained(there.cursors.get(subscription.name, _EVERYTHING), there):
                 raise
+        self._importer.acknowledge(subscription, partition.number, partition.copies, done)
 
     def _there(self, partition: _Partition) -> PulsarPartition:
         return self._pulsar.partition(partition.name, [each.name for each in partition.subscriptions])

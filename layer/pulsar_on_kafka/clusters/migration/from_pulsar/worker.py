@@ -48,6 +48,7 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
 from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, read_copies
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import IncompleteMessage, PulsarAddress, PulsarReading
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
+from pulsar_on_kafka.clusters.migration.inventory import create_apart
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin as CopyOrigin
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep, ImportSwitch
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
@@ -186,7 +187,9 @@ class ImportWorker:
     def _bring_topic(self, topic: PulsarTopic) -> SchemasHere:
         node = self._node
         sides = "here", "in Pulsar: delete it here"
-        here = node.topics.find_or_create_like(topic.name, topic.partitions, self._call(), sides=sides)
+        create = partial(node.topics.find_or_create_like, topic.name, topic.partitions, self._call(), sides=sides)
+        missing = node.topics.find(topic.name, self._call()) is None
+        here = create_apart(node, create, INCARNATION, self._call()) if missing else create()
         schemas = self._schemas(topic)
         for name, reported in topic.subscriptions.items():
             found = node.subscriptions.find_or_create(here, name, self._call())
