@@ -1,4 +1,4 @@
-"""One Pulsar for all tests of this directory, and a tenant of each test's own."""
+"""One Pulsar of each release for all tests of this directory, and a tenant of each test's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.compat.pulsar_standalone import RELEASES, PulsarOptions, PulsarStandalone
 from tests.from_pulsar.there import There
 from tests.steps import Unique
 from tests.waiting import until
@@ -25,11 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
-@pytest.fixture(scope="package")
-def there() -> Iterator[There]:
-    options = PulsarOptions(start_timeout_s=300, heap_mb=1000, extra={"clusterMigrationCheckDurationSeconds": "1"})
+@pytest.fixture(scope="package", params=RELEASES, ids=lambda release: release.version)
+def there(request: pytest.FixtureRequest) -> Iterator[There]:
+    checks = {"clusterMigrationCheckDurationSeconds": "1"}
+    options = PulsarOptions(release=request.param, start_timeout_s=300, heap_mb=1000, extra=checks)
     with PulsarStandalone(options) as running:
-        found = There(running)
+        found = There(running, request.param)
         # It is healthy a little before it knows its own cluster.
         until(lambda: "standalone" in found.ask("GET", "/clusters"), "Pulsar to have made its cluster")
         yield found

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pulsar as official
 
-from tests.compat.pulsar_standalone import PulsarStandalone
+from tests.compat.pulsar_standalone import PulsarRelease, PulsarStandalone
 
 _KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
@@ -17,7 +17,8 @@ _KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 class There:
     """The Pulsar that a tenant leaves."""
 
-    def __init__(self, standalone: PulsarStandalone) -> None:
+    def __init__(self, standalone: PulsarStandalone, release: PulsarRelease) -> None:
+        self.release = release
         self.service_url = standalone.service_url
         self.admin_url = standalone.admin_url
         self.client = official.Client(self.service_url, logger=official.ConsoleLogger(official.LoggerLevel.Error))
