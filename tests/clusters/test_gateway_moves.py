@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import pytest
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.broker.metadata.tenants import TenantMove
@@ -45,6 +47,11 @@ def fleets(clusters: dict[str, Cluster], lookup_port: int) -> Iterator[dict[str,
         yield made
 
 
+def _worker(west: AdminClient, east: AdminClient, tenant: str) -> MigrationWorker:
+    record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
+    return MigrationWorker(west, west, east, record, PATIENCE_S, print)
+
+
 @pytest.mark.long
 def test_official_clients_move_and_come_back(
     clusters: dict[str, Cluster], fleets: dict[str, Gateways], tenant: str
@@ -76,10 +83,7 @@ def test_official_clients_move_and_come_back(
         until(lambda: all(each.stored > 200 for each in programs), "200 messages")
         west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
 
-        def worker() -> MigrationWorker:
-            record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
-            return MigrationWorker(west, west, east, record, PATIENCE_S, print)
-
+        worker = partial(_worker, west, east, tenant)
         worker().run(lambda record: None)
         assert worker().switch().step is MigrationStep.SWITCHED
         for each in programs:
@@ -137,10 +141,7 @@ def test_programs_in_java_and_go_move_and_come_back(
             program.goes_on()
         west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
 
-        def worker() -> MigrationWorker:
-            record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
-            return MigrationWorker(west, west, east, record, PATIENCE_S, print)
-
+        worker = partial(_worker, west, east, tenant)
         worker().run(lambda record: None)
         assert worker().switch().step is MigrationStep.SWITCHED
         for program in programs:

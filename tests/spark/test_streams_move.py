@@ -44,16 +44,22 @@ class Map:
         new.rename(self._path)
 
 
-def test_a_stream_goes_on_at_the_next_cluster(
-    spark: SparkSession, service_url: str, east: str, tmp_path: Path, unique: Unique
-) -> None:
-    tenant = unique()
-    topic, places = f"persistent://{tenant}/eu/orders", Map(tmp_path / "tenants.json", service_url, east)
-    for url in (service_url, east):
+def _topic_on_both(tenant: str, *service_urls: str) -> str:
+    """With a subscription from its beginning."""
+    topic = f"persistent://{tenant}/eu/orders"
+    for url in service_urls:
         with AdminClient(url) as admin:
             admin.create_namespace(f"{tenant}/eu")
             admin.create_topic(topic)
             admin.create_subscription(topic, "s", from_earliest=True)
+    return topic
+
+
+def test_a_stream_goes_on_at_the_next_cluster(
+    spark: SparkSession, service_url: str, east: str, tmp_path: Path, unique: Unique
+) -> None:
+    tenant = unique()
+    topic, places = _topic_on_both(tenant, service_url, east), Map(tmp_path / "tenants.json", service_url, east)
     places.assign(tenant, "west")
     over = Stream(spark, places.url, topic, tmp_path)
     with closing(pulsar.Client(service_url)) as west:
@@ -88,12 +94,8 @@ def test_a_batch_that_the_move_interrupts_is_delivered_again(
 ) -> None:
     """It was not acknowledged. A stream that acknowledges nothing says how to begin."""
     tenant = unique()
-    topic, places = f"persistent://{tenant}/eu/orders", Map(tmp_path / "tenants.json", service_url, east)
+    topic, places = _topic_on_both(tenant, service_url, east), Map(tmp_path / "tenants.json", service_url, east)
     for url in (service_url, east):
-        with AdminClient(url) as admin:
-            admin.create_namespace(f"{tenant}/eu")
-            admin.create_topic(topic)
-            admin.create_subscription(topic, "s", from_earliest=True)
         with closing(pulsar.Client(url)) as client:
             produce(client, topic, range(4))
     places.assign(tenant, "west")

@@ -25,6 +25,17 @@ class GatewayUrls(NamedTuple):
         """Whether a gateway is known."""
         return bool(self.plain or self.tls)
 
+    def lookup_data(self) -> dict[str, str | None]:
+        """The fields of Pulsar's LookupData, with which REST replies to lookups."""
+        plain_web = self.web.startswith("http:")
+        return {
+            "brokerUrl": self.plain or None,
+            "brokerUrlTls": self.tls or None,
+            "httpUrl": self.web if plain_web else None,
+            "httpUrlTls": None if plain_web else self.web or None,
+            "nativeUrl": self.plain or None,
+        }
+
 
 def check_gateways(urls: Sequence[str]) -> None:
     """Raises InvalidOption for what is no URL of a gateway."""

@@ -110,22 +110,13 @@ class LookupAnswers:
         return self._map.changed(tenant, query["unless"][0], _wait_s(query), caller).as_json()
 
     def _lookup(self, place: TenantPlace) -> dict[str, Any]:
-        """The gateway of the tenant's cluster in the fields of Pulsar's LookupData. Raises LookupFailed: the tenant is
-        switching, and its clients retry."""
+        """The gateway of the tenant's cluster. Raises LookupFailed: the tenant is switching, and its clients retry."""
         urls = chosen_urls(self._map.gateways(place.cluster), next(self._turns))
         if not urls.serves:
             return {"brokerUrl": place.service_url, "cluster": place.cluster}
         if place.switching:
             raise LookupFailed(f"tenant {place.tenant} is switching to cluster {place.target}: look it up again")
-        plain_web = urls.web.startswith("http:")
-        return {
-            "brokerUrl": urls.plain or None,
-            "brokerUrlTls": urls.tls or None,
-            "httpUrl": urls.web if plain_web else None,
-            "httpUrlTls": None if plain_web else urls.web or None,
-            "nativeUrl": urls.plain or None,
-            "cluster": place.cluster,
-        }
+        return {**urls.lookup_data(), "cluster": place.cluster}
 
     def _topic(self, parts: list[str], caller: LookupClient = ANY_CLIENT) -> tuple[TenantPlace, str]:
         """The topic's place as the client reaches it; for this service itself the cluster's own address."""

@@ -19,23 +19,13 @@ def lookup(request: RestRequest) -> dict[str, Any]:
     name = TopicName.parse(request.topic)
     urls = request.cluster.tenants.of(name.tenant).urls
     if urls.serves:
-        return _lookup_data(urls)
+        return urls.lookup_data()
     request.admin.node.namespaces.require(name.namespace_name, request.deadline())
     broker, web = request.cluster.serving(str(name), request.deadline()), request.cluster.web_url()
     if broker is None:
         raise RestError(503, f"no gateway serves topic {name} now: look it up again")
-    return _lookup_data(GatewayUrls("", broker, web) if broker.startswith(TLS) else GatewayUrls(broker, "", web))
-
-
-def _lookup_data(urls: GatewayUrls) -> dict[str, Any]:
-    plain_web = urls.web.startswith("http:")
-    return {
-        "brokerUrl": urls.plain or None,
-        "brokerUrlTls": urls.tls or None,
-        "httpUrl": urls.web if plain_web else None,
-        "httpUrlTls": None if plain_web else urls.web or None,
-        "nativeUrl": urls.plain or None,
-    }
+    here = GatewayUrls("", broker, web) if broker.startswith(TLS) else GatewayUrls(broker, "", web)
+    return here.lookup_data()
 
 
 def topics(request: RestRequest) -> list[str]:
