@@ -26,6 +26,7 @@ from pulsar_on_kafka.base.errors import (
     Closed,
     LayerError,
     NotAuthorized,
+    Refused,
     StoreError,
 )
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
@@ -186,8 +187,9 @@ class CompareAndSet(Generic[E]):
         """Reads, changes and proposes, until a proposal wins or nothing is left to write; returns the state then.
 
         `change` is called with each state found and returns the new state, or None to keep it. It raises an error of
-        its own when the entity is missing, or does not allow the change. It may get the outcome of an earlier proposal
-        of this same call, which a time-out had hidden.
+        its own when the entity is missing, or does not allow the change. A `Refused` counts only if the state is still
+        the newest one: `change` may have compared it with what it read later elsewhere, such as a group's members. It
+        may get the outcome of an earlier proposal of this same call, which a time-out had hidden.
 
         Raises:
             DeadlineExceeded, AppendOutcomeUnknown: the deadline passed first.
@@ -208,7 +210,17 @@ class CompareAndSet(Generic[E]):
     ) -> Versioned | None:
         state = self.read(entity, deadline)
         lost = 0
-        while (value := change(state)) is not None:
+        while True:
+            try:
+                value = change(state)
+            except Refused:
+                newest = self.read(entity, deadline)
+                if (newest and newest.version) == (state and state.version):
+                    raise
+                state = newest
+                continue
+            if value is None:
+                return state
             deadline.check(f"an undisturbed proposal for {entity} in {self._name}")
             attempt = self._new_attempt()
             outcome = self._propose(entity, state.version if state else 0, value, attempt, deadline)
@@ -220,7 +232,6 @@ class CompareAndSet(Generic[E]):
                 raise AppendFailed(f"{lost} proposals for {entity} in {self._name} lost, the last: {outcome!r:.200}")
             longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(lost, 16), deadline.remaining_s())
             threading.Event().wait(secrets.randbelow(1000) / 1000 * longest_s)
-        return state
 
     def remove(self, entity: E, deadline: Deadline, *, below: float = inf) -> None:
         """Removes the versions below `below` from the log for good, whichever process won them: no process may read

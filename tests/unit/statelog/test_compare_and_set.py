@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, Won
+from pulsar_on_kafka.statelog.versioned import Versioned
 from pulsar_on_kafka_mapping.state.state_topics import TOPICS
 from tests.clocks import PacedClock
 from tests.memory_log import CountedLog, MemoryStateLog
@@ -53,3 +57,28 @@ def test_a_record_of_ones_own_was_written_when_the_log_says_so() -> None:
     assert own is not None
     assert read is not None
     assert own.written_ms == read.written_ms
+
+
+def test_a_refusal_counts_only_for_the_newest_state() -> None:
+    """`change` may compare the state with what it reads later elsewhere."""
+    log = MemoryStateLog(PacedClock())
+    mine, other = store(log), store(log)
+    mine.propose("orders", 0, b"Exclusive", soon())
+    seen: list[bytes] = []
+
+    def change(state: Versioned | None) -> bytes | None:
+        assert state is not None
+        seen.append(state.value)
+        if state.value == b"Exclusive":
+            other.propose("orders", state.version, b"Shared", soon())  # and it is seen elsewhere at once
+            raise Refused("it is Exclusive, and has consumers")
+        return None
+
+    assert mine.update("orders", change, soon()).value == b"Shared"
+    assert seen == [b"Exclusive", b"Shared"]
+
+    def refuse(state: Versioned | None) -> bytes | None:
+        raise Refused("never")
+
+    with pytest.raises(Refused, match="never"):
+        mine.update("orders", refuse, soon())
