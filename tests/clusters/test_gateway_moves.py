@@ -52,11 +52,14 @@ def _worker(west: AdminClient, east: AdminClient, tenant: str) -> MigrationWorke
     return MigrationWorker(west, west, east, record, PATIENCE_S, print)
 
 
-@pytest.mark.long
+@pytest.mark.pulsar
 def test_official_clients_move_and_come_back(
     clusters: dict[str, Cluster], fleets: dict[str, Gateways], tenant: str
 ) -> None:
-    """One program names a gateway of each cluster. Late acknowledgements count for copies, and a reader continues."""
+    """For `make compat`: the process hung silently in two of eight runs, perhaps in the C++ client, which may deadlock
+    when TOPIC_MIGRATED arrives while it subscribes. The cause is not found yet.
+
+    One program names a gateway of each cluster. Late acknowledgements count for copies, and a reader continues."""
     west, east = clusters["west"].admin, clusters["east"].admin
     topic, held = f"persistent://{tenant}/eu/orders", f"persistent://{tenant}/eu/held"
     west.create_namespace(f"{tenant}/eu")
