@@ -28,7 +28,6 @@ from pulsar_on_kafka.gateway.handlers.client_moves import TLS
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.handlers.rate_meter import INTERVAL_S
 from pulsar_on_kafka.gateway.handlers.session import GatewayContext
-from pulsar_on_kafka.gateway.handlers.topic_ends import report_ends
 from pulsar_on_kafka.gateway.handlers.topic_layouts import LayoutSession, report_layouts
 from pulsar_on_kafka.gateway.handlers.topic_watchers import TopicWatchers
 from pulsar_on_kafka.gateway.handlers.transactions import GatewayTransactions
@@ -43,6 +42,7 @@ from pulsar_on_kafka.gateway.streams.stream_controller import StreamController
 from pulsar_on_kafka.gateway.streams.subscription_coordinator import GRACE_S
 from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
 from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants, TenantFollower
+from pulsar_on_kafka.gateway.watches.topic_ends import report_ends
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 
 _log: Final = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.gateway.handlers.wire_consumer import MAX_HASH_RANGES
+from pulsar_on_kafka.gateway.handlers.consumer_opening import MAX_HASH_RANGES
 from pulsar_on_kafka.gateway.handlers.wire_producer import MAX_MESSAGES_IN_BATCH
 from pulsar_on_kafka.gateway.protocol.frame_writer import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings

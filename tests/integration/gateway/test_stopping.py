@@ -11,7 +11,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.handlers import consumers
-from pulsar_on_kafka.gateway.handlers.wire_consumer import open_consumer
+from pulsar_on_kafka.gateway.handlers.consumer_opening import open_consumer
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import Type

@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.handlers.client_moves import Handle, Resource
+from pulsar_on_kafka.gateway.handlers.consumer_opening import open_consumer
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
 from pulsar_on_kafka.gateway.handlers.session import MAX_OPEN, ClientSession
@@ -21,7 +22,6 @@ from pulsar_on_kafka.gateway.handlers.wire_consumer import (
     OtherIncarnation,
     Wire,
     WireConsumer,
-    open_consumer,
     parts_of,
 )
 from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,11 +15,9 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.broker.metadata.migration_progress import CLOSED_TO_CONSUMERS
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import sticky_key
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
@@ -31,23 +28,18 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     EntryDelivery,
     PartitionAcks,
 )
-from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule, check_ranges
 from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka.client.consumer.message_positions import Places
-from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.exceptions import BrokerMetadataError, InvalidMessage, UnknownError
 from pulsar_on_kafka.gateway.handlers.entry_encoder import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
-from pulsar_on_kafka.gateway.handlers.schemas import schema_info
 from pulsar_on_kafka.gateway.protocol.frame_writer import FrameWriter
-from pulsar_on_kafka.gateway.protocol.properties import properties_of
 from pulsar_on_kafka.gateway.tenants.former_ids import FormerIds
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.errors import ForeignLedger, MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka_mapping.state.traffic import Traffic
@@ -55,10 +47,8 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAc
 from pulsar_on_kafka_mapping.wire.ack_sets import bits_of, words_of
 from pulsar_on_kafka_mapping.wire.command_types import (
     AckCommand,
-    KeySharedMetaField,
     MessageIdField,
     SeekCommand,
-    SubscribeCommand,
 )
 from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_mapping.wire.commands import command as encode_command
@@ -76,22 +66,17 @@ TYPES: Final = (
     SubscriptionType.KEY_SHARED,
 )
 """In the order of Pulsar's SubType."""
-_STICKY: Final = 1
 _NO_KEY: Final = b"NONE_KEY"
 """The key that Pulsar hashes for a message without a key. Source: Commands.NONE_KEY."""
 CUMULATIVE: Final = 1
-_EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
 _BATCH_FROM: Final = 2
 """A transaction holds an entry of fewer messages as a whole."""
-_ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
 MAX_IDS_AT_ONCE: Final = 2_000
 """Ids of one command that are handled before other connections are served."""
 MAX_IDS_OF_TRANSACTION: Final = 50_000
 """Ids of one acknowledgement in a transaction: Pulsar's `maxUnackedMessagesPerConsumer`."""
-MAX_HASH_RANGES: Final = 1_000
-"""Hash ranges of one consumer. Each message of a reader is compared with them."""
 MAX_SIZES: Final = 100_000
 """Batch entries whose sizes a consumer remembers."""
 
@@ -440,6 +425,32 @@ class EntryPlace:
         last = positions.last_message(self.number, deadline)
         return self.id_of(last), positions.messages_of_entry(self.number, last, deadline) if last >= 0 else 0
 
+    def begin(self, field: MessageIdField, deadline: Deadline) -> int:
+        """The offset of an entry, or the end for latest and for a non-persistent topic."""
+        start, partitions = native_id(field), [self.number]
+        if start == NativeMessageId.latest or not self.topic.name.is_persistent:
+            return self.end(deadline)
+        whole = NativeMessageId(start.partition(), start.ledger_id(), start.entry_id(), -1)
+        starts, _ = TopicPositions(self.node, self.topic).begin(partitions, whole, deadline, inclusive=True)
+        return starts[self.number]
+
+    def begin_at_time(self, since_ms: int, deadline: Deadline) -> int:
+        if not self.topic.name.is_persistent:
+            return self.end(deadline)
+        return TopicPositions(self.node, self.topic).at_time([self.number], since_ms, deadline)[self.number]
+
+    def end(self, deadline: Deadline) -> int:
+        return self.node.admin.end_offsets(self.topic.kafka_topic, [self.number], deadline)[self.number]
+
+    def check_own(self, endpoint: WireEndpoint, field: MessageIdField, deadline: Deadline) -> None:
+        """Raises InvalidMessage: the id is of a cluster that the tenant has left."""
+        former = endpoint.former
+        if former is not None and former.start_behind(self.node, self.topic, self.number, field, deadline) is not None:
+            tenant = self.topic.name.tenant
+            raise InvalidMessage(
+                f"message {field.ledgerId}:{field.entryId} is of a cluster that tenant {tenant} has left"
+            )
+
 
 class SubscriptionConsumer:
     """A consumer of a subscription. Thread-safe as far as a connection needs it: calls of one consumer do not overlap,
@@ -587,7 +598,7 @@ class SubscriptionConsumer:
         target: object = _publish_time(command)
         inclusive = False
         if command.HasField("message_id"):
-            _check_own(self._place, self.endpoint, command.message_id, deadline)
+            self._place.check_own(self.endpoint, command.message_id, deadline)
             target = native_id(command.message_id)
             inclusive = True  # Pulsar sets the cursor to the id, and the client skips messages
         targets = places.seek_targets(target, deadline, inclusive=inclusive)
@@ -675,10 +686,10 @@ class ReadingConsumer:
         """Close the reader. As in Pulsar the client opens it anew, and it continues there, whatever its new start id
         is."""
         if command.HasField("message_id"):
-            _check_own(self._place, self.endpoint, command.message_id, deadline)
-            self.sought_offset = _begin(self._place, command.message_id, deadline)
+            self._place.check_own(self.endpoint, command.message_id, deadline)
+            self.sought_offset = self._place.begin(command.message_id, deadline)
         else:
-            self.sought_offset = _begin_at_time(self._place, _publish_time(command), deadline)
+            self.sought_offset = self._place.begin_at_time(_publish_time(command), deadline)
         self.endpoint.sought()
 
     @property
@@ -709,134 +720,6 @@ class ReadingConsumer:
         self._place.node.readers.close_tail(self._tail, deadline)
 
 
-def open_consumer(
-    node: Node, command: SubscribeCommand, wire: Wire, deadline: Deadline, sought_offset: int | None = None
-) -> WireConsumer:
-    """Open a consumer of a topic or a partition, which may create the topic and the subscription. `sought_offset` is
-    that of the reader's predecessor (`WireConsumer`).
-
-    Raises:
-        LayerError, MappingError: see `Imports.require_open`, `Memberships.subscribe`, `TopicRegistry.open`,
-            `SchemaRegistry.for_consumer`.
-    """
-    name = TopicName.parse(command.topic)
-    node.imports.require_open(name.tenant, CLOSED_TO_CONSUMERS, deadline)
-    if not 0 <= command.subType < len(TYPES):
-        raise errors.InvalidOption(f"subType is {command.subType}, expected 0 to {len(TYPES) - 1}")
-    check_subscription_name(command.subscription)
-    if command.read_compacted and not name.is_persistent:
-        raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
-    rules, properties = _rules(command), properties_of(command)
-    topic = _topic(node, name, deadline, make=command.force_topic_creation)
-    if command.HasField("schema"):
-        admit_schema(node, topic, schema_info(command.schema), deadline)
-    if topic.partitioned and name.partition < 0:
-        raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
-    place = EntryPlace(node, topic, name.partition if name.partition >= 0 else None, wire.generation)
-    endpoint = WireEndpoint(command.consumer_name or secrets.token_hex(5), command.consumer_id, wire, rules)
-    endpoint.metadata = properties
-    endpoint.reports_active = TYPES[command.subType] is SubscriptionType.FAILOVER
-    if command.HasField("consumer_epoch"):
-        endpoint.epoch = command.consumer_epoch
-    if sought_offset is not None or (not command.durable and command.HasField("start_message_id")):
-        return _reader(place, command, endpoint, sought_offset, deadline)
-    subscription, member = node.memberships.subscribe(
-        topic,
-        command.subscription,
-        TYPES[command.subType],
-        endpoint,
-        from_earliest=command.initialPosition == _EARLIEST,
-        ack_persist_interval_s=_ACK_PERSIST_INTERVAL_S,
-        read_compacted=command.read_compacted,
-        deadline=deadline,
-        partition=place.partition,
-        properties={each.key: each.value for each in command.subscription_properties},
-        replicated=command.replicate_subscription_state,
-        non_durable=not command.durable and name.is_persistent,
-    )
-    endpoint.undeliverable = node.meters.subscription(str(name), command.subscription).count_undeliverable
-    return SubscriptionConsumer(place, subscription, member, endpoint)
-
-
-def _topic(node: Node, name: TopicName, deadline: Deadline, *, make: bool) -> Topic:
-    if make:
-        return node.topics.open(name, deadline)
-    found = node.topics.find(name.base, deadline)
-    if found is None:
-        raise errors.NoSuchTopic(f"topic {name} does not exist")
-    return found
-
-
 def parts_of(ids: Sequence[MessageIdField]) -> Iterator[Sequence[MessageIdField]]:
     """The ids of a command in parts of some milliseconds each."""
     return (ids[start : start + MAX_IDS_AT_ONCE] for start in range(0, len(ids), MAX_IDS_AT_ONCE))
-
-
-def _ranges(field: KeySharedMetaField) -> tuple[tuple[int, int], ...] | None:
-    """The hash ranges of a consumer; None: keys are split automatically. Raises InvalidOption: too many ranges."""
-    if field.keySharedMode != _STICKY:
-        return None
-    if len(field.hashRanges) > MAX_HASH_RANGES:
-        raise errors.InvalidOption(
-            f"a consumer has {len(field.hashRanges)} hash ranges, expected up to {MAX_HASH_RANGES}"
-        )
-    return tuple((each.start, each.end) for each in field.hashRanges)
-
-
-def _rules(command: SubscribeCommand) -> DeliveryRules:
-    key_shared = None
-    if TYPES[command.subType] is SubscriptionType.KEY_SHARED:
-        field = command.keySharedMeta
-        ranges = _ranges(field)
-        check_ranges(command.consumer_name, ranges or ())
-        key_shared = KeySharedRule(ranges, field.allowOutOfOrderDelivery)
-    return DeliveryRules(priority=command.priority_level, key_shared=key_shared)
-
-
-def _reader(
-    place: EntryPlace, command: SubscribeCommand, endpoint: WireEndpoint, sought_offset: int | None, deadline: Deadline
-) -> ReadingConsumer:
-    if sought_offset is not None:
-        start = sought_offset
-    elif command.start_message_rollback_duration_sec:
-        since_ms = max(0, place.node.clock.now_ms() - command.start_message_rollback_duration_sec * 1000)
-        start = _begin_at_time(place, since_ms, deadline)
-    else:
-        former, field, behind = endpoint.former, command.start_message_id, None
-        if former is not None and place.topic.name.is_persistent:
-            behind = former.start_behind(place.node, place.topic, place.number, field, deadline)
-        start = _begin(place, command.start_message_id, deadline) if behind is None else behind
-    endpoint.ranges = _ranges(command.keySharedMeta)
-    partitions = [place.number]
-    compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if command.read_compacted else {}
-    tail = place.node.readers.open_tail(place.topic, {place.number: start}, endpoint, compacted)
-    return ReadingConsumer(place, tail, endpoint, start)
-
-
-def _begin(place: EntryPlace, field: MessageIdField, deadline: Deadline) -> int:
-    """The offset of an entry, or the end for latest and for a non-persistent topic."""
-    start, partitions = native_id(field), [place.number]
-    if start == NativeMessageId.latest or not place.topic.name.is_persistent:
-        return _end(place, deadline)
-    whole = NativeMessageId(start.partition(), start.ledger_id(), start.entry_id(), -1)
-    starts, _ = TopicPositions(place.node, place.topic).begin(partitions, whole, deadline, inclusive=True)
-    return starts[place.number]
-
-
-def _check_own(place: EntryPlace, endpoint: WireEndpoint, field: MessageIdField, deadline: Deadline) -> None:
-    """Raises InvalidMessage: the id is of a cluster that the tenant has left."""
-    former = endpoint.former
-    if former is not None and former.start_behind(place.node, place.topic, place.number, field, deadline) is not None:
-        raise InvalidMessage(
-            f"message {field.ledgerId}:{field.entryId} is of a cluster that tenant {place.topic.name.tenant} has left"
-        )
-
-
-def _begin_at_time(place: EntryPlace, since_ms: int, deadline: Deadline) -> int:
-    if not place.topic.name.is_persistent:
-        return _end(place, deadline)
-    return TopicPositions(place.node, place.topic).at_time([place.number], since_ms, deadline)[place.number]
-
-
-def _end(place: EntryPlace, deadline: Deadline) -> int:
-    return place.node.admin.end_offsets(place.topic.kafka_topic, [place.number], deadline)[place.number]
