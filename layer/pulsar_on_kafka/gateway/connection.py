@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         self._timer.cancel()
         self._timer = self._context.loop.call_later(keep_alive.INTERVAL_S, self._check_keep_alive)
         role, version = self._login.role, min(command.protocol_version, PROTOCOL_VERSION)
-        self._moves.version = version
+        self._moves.connect(command.client_version, version)
         _log.debug("connection=%s role=%s client=%s version=%d", self._name, role, command.client_version, version)
         self._replies.send(
             Type.CONNECTED,

@@ -1,6 +1,6 @@
 """Moves a client's producers and consumers to the gateway that serves their topics.
 
-Source of TOPIC_MIGRATED: PIP-188. Clients of version 20 and later look up at its address from then on.
+Source of TOPIC_MIGRATED: PIP-188. Clients that take it look up at its address from then on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ _log: Final = logging.getLogger(__name__)
 TLS: Final = gateway_urls.TLS
 _MIGRATED_VERSION: Final = 20
 """Clients of this protocol version and later know TOPIC_MIGRATED."""
+_CPP_CLIENT: Final = "Pulsar-CPP"
+"""The beginning of what the C++ client calls itself, also beneath Python and Node.js. TOPIC_MIGRATED can block it for
+ever (seen with 3.13.0): it locks the connection, then the producer, and a thread that sends locks them in the other
+order. A consumer that is being opened locks the connection twice."""
 
 
 def address_field(name: str, url: str, tls_suffix: str = "Tls") -> dict[str, str]:
@@ -68,12 +72,16 @@ class ClientMoves:
         self._replies = replies
         self._client = client
         self._ended = False
-        self.version = 0
-        """The version of the client's protocol."""
+        self._takes_migrations = False
         self.under_way: set[asyncio.Task[None]] = set()
         """Moves to other gateways of the fleet."""
         self._with_tenants: set[asyncio.Task[None]] = set()
         self._waits: set[asyncio.Future[None]] = set()
+
+    def connect(self, client_version: str, protocol_version: int) -> None:
+        """The client says what it is."""
+        is_cpp = client_version.startswith(_CPP_CLIENT)
+        self._takes_migrations = protocol_version >= _MIGRATED_VERSION and not is_cpp
 
     def begin(self, handle: Handle, close: Callable[[], object], url: str, on_done: Callable[[], None]) -> None:
         """Close a producer or consumer, then send the client `url`, of another gateway of the fleet."""
@@ -121,9 +129,9 @@ class ClientMoves:
         await asyncio.wrap_future(self._requests.close_aside(close, topic=handle.topic))
 
     def _send_migrated(self, handle: Handle, urls: GatewayUrls) -> None:
-        """Clients that know the command look the topic up at the other cluster's gateway from then on. Others look it
+        """Clients that take the command look the topic up at the other cluster's gateway from then on. Others look it
         up at their service URL, whose gateway redirects them."""
-        if urls.serves and self.version >= _MIGRATED_VERSION:
+        if urls.serves and self._takes_migrations:
             fields = {"brokerServiceUrl": urls.plain, "brokerServiceUrlTls": urls.tls}
             given = {name: url for name, url in fields.items() if url}
             resource = handle.resource.value
