@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 from tests.pid_namespaces import in_own_pid_namespace
@@ -25,6 +26,17 @@ def a_program(text: str, *arguments: str, apart: bool = False) -> subprocess.Pop
         in_own_pid_namespace(command) if apart else command,
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def kill_program(process: subprocess.Popen[str], listening: threading.Thread) -> None:
+    """Kill -9 a program whose output a thread reads. A second call does nothing."""
+    if process.poll() is None:
+        process.kill()
+    process.wait(60)
+    listening.join(60)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def run_program(text: str, *arguments: str, timeout_s: float = 60) -> tuple[int, str, str]:

@@ -26,7 +26,7 @@ from tests.chaos.evidence import Position
 from tests.chaos.gateways.fleet import Fleet, Loads, Receipt, check_none_again, longest_gap_s
 from tests.chaos.outside import Sampler, read_topic
 from tests.integration.gateway.languages import java_program
-from tests.programs import ROOT
+from tests.programs import ROOT, kill_program
 from tests.waiting import until
 
 SOURCE: Final = Path(__file__).with_name("Load.java")
@@ -89,13 +89,7 @@ class JavaProgram:
 
     def close(self) -> None:
         """A second call does nothing."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait(60)
-        self._listening.join(60)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        kill_program(self._process, self._listening)
 
 
 class JavaLoad:

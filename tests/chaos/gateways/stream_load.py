@@ -15,7 +15,7 @@ from tests.builds import built
 from tests.chaos.gateways.fleet import Fleet, longest_gap_s
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 from tests.compat.pulsar_standalone.releases import PULSAR_5
-from tests.programs import ROOT
+from tests.programs import ROOT, kill_program
 from tests.waiting import until
 
 _SOURCES: Final = Path(__file__).with_name("v5")
@@ -86,12 +86,7 @@ class V5Process:
 
     def kill(self) -> None:
         """Kill -9. A second call does nothing."""
-        self._process.kill()
-        self._process.wait(60)
-        self._listening.join(60)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        kill_program(self._process, self._listening)
 
 
 class StreamLoad:

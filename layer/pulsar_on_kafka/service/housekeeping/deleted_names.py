@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -58,6 +58,7 @@ _SPEAKING: Final = (
 )
 
 _Name: TypeAlias = tuple[str, str]
+R = TypeVar("R")
 
 
 class TopicPartitions(Protocol):
@@ -148,16 +149,8 @@ class DeadNames:
         """Remove names that have been dead for long enough. At most 20,000 of each kind."""
         before_ms = self._clock.now_ms() - self._kept_ms
         here, there = partition % TOPICS.partitions, partition % SUBSCRIPTIONS.partitions
-        topics = {
-            name: found
-            for name, found in self._topics.on_record(here, deadline).items()
-            if PRODUCERS.partition_for(name) == partition
-        }
-        subscriptions = {
-            name: found
-            for name, found in self._subscriptions.on_record(there, deadline).items()
-            if PRODUCERS.partition_for(name[0]) == partition
-        }
+        topics = _of_partition(partition, self._topics.on_record(here, deadline), str)
+        subscriptions = _of_partition(partition, self._subscriptions.on_record(there, deadline), _topic_of)
         gone = {
             name: state
             for name, (state, record) in subscriptions.items()
@@ -165,11 +158,7 @@ class DeadNames:
         }
         done = self._subscriptions.remove_dead(there, _some(gone), deadline)
         left = {topic for topic, _ in subscriptions.keys() - gone.keys()}
-        registrations = {
-            name: found
-            for name, found in self._registrations.on_record(there, deadline).items()
-            if PRODUCERS.partition_for(name[0]) == partition
-        }
+        registrations = _of_partition(partition, self._registrations.on_record(there, deadline), _topic_of)
         unused = {
             name: state
             for name, (state, record) in registrations.items()
@@ -207,6 +196,15 @@ class DeadNames:
                 view = LogView(self._log, state_topic, number, lambda: _SpokenOf(dead), self._clock)
                 found |= view.query(_SpokenOf.topics, deadline)
         return found
+
+
+def _of_partition(partition: int, records: Mapping[E, R], topic_of: Callable[[E], str]) -> dict[E, R]:
+    """The records of topics whose producers are in this partition of `producers`."""
+    return {name: found for name, found in records.items() if PRODUCERS.partition_for(topic_of(name)) == partition}
+
+
+def _topic_of(name: _Name) -> str:
+    return name[0]
 
 
 def _is_gone(record: SubscriptionRecord, topic: tuple[Versioned, TopicRecord] | None) -> bool:
