@@ -13,6 +13,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown
 from pulsar_on_kafka.base.reentry import Callbacks
+from pulsar_on_kafka.broker.metadata.rates.publish_rates import PublishRates
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.publishing.batching import Batching, BatchingOptions
@@ -137,7 +138,7 @@ class Stage:
             topic=OPENED, fixed_partition=None, membership=membership, name="p", deduplication=deduplication,
             kafka=lambda: next(given), more_than_plain=lambda **_: None,
             routes_keys=lambda scheme: None, cluster_id="c", now_ms=SystemClock().now_ms,
-            limits=RecordLimits(OPENED.kafka_topic),
+            limits=RecordLimits(OPENED.kafka_topic), publish_rates=PublishRates(SystemClock()),
         )  # fmt: skip
         options = SenderOptions(
             limits=Limits(max_pending, 0, block_if_full, send_timeout_ms),

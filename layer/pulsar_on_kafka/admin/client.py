@@ -272,7 +272,7 @@ class AdminClient(
         signs = self.node.producers.heartbeats.publishers(str(topic.name), deadline)
         listed = [
             PublisherStats(p.producer_name, p.access_mode, p.epoch, p.connected_since_ms, p.sent, p.failed,
-                           sign.process, p.properties, p.traffic)
+                           sign.process, p.properties, p.traffic, p.limited_times)
             for sign in signs
             for p in sign.publishers
         ]  # fmt: skip

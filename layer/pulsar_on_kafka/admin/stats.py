@@ -126,6 +126,8 @@ class PublisherStats:
     """The `properties` of `create_producer`; Pulsar's `metadata`."""
     traffic: Traffic | None = None
     """The traffic of a producer at a gateway."""
+    rate_limited_times: int = 0
+    """The number of times that the topic's publish rate has held it back since then."""
 
 
 @dataclass(frozen=True, slots=True)

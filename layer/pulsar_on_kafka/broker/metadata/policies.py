@@ -280,6 +280,25 @@ ENTRY_FORMAT: Final = Policy(
     choices=(RAW, NATIVE),
 )
 
+_PUBLISH_RATE: Final = "publish rate"
+PUBLISH_THROTTLING_RATE_IN_MSG: Final = Policy(
+    "publish_throttling_rate_in_msg",
+    int,
+    -1,
+    "messages a second that producers may publish to a partition; -1 for no limit",
+    minimum=-1,
+    together=_PUBLISH_RATE,
+)
+PUBLISH_THROTTLING_RATE_IN_BYTE: Final = Policy(
+    "publish_throttling_rate_in_byte",
+    int,
+    -1,
+    "bytes a second that they may publish to it; -1 for no limit",
+    minimum=-1,
+    in_bytes=True,
+    together=_PUBLISH_RATE,
+)
+
 REPLICATION_CLUSTERS: Final = Policy(
     "replication_clusters",
     list,

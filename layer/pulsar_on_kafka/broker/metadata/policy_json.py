@@ -161,6 +161,36 @@ MAX_CONSUMERS_PER_SUBSCRIPTION: Final = _field(
 )
 MAX_SUBSCRIPTIONS: Final = _field("max_subscriptions_per_topic", policies.MAX_SUBSCRIPTIONS_PER_TOPIC)
 MAX_TOPICS: Final = _field("max_topics_per_namespace", policies.MAX_TOPICS_PER_NAMESPACE)
+
+
+PUBLISH_RATE: Final = PolicyField(
+    ("publishMaxMessageRate",),
+    {
+        "publishThrottlingRateInMsg": policies.PUBLISH_THROTTLING_RATE_IN_MSG,
+        "publishThrottlingRateInByte": policies.PUBLISH_THROTTLING_RATE_IN_BYTE,
+    },
+)
+RATES: Final = (PUBLISH_RATE,)
+"""Fields that `Policies` has by the name of a cluster: `with_rates_of`, `rates_by_cluster`."""
+
+
+def with_rates_of(cluster: str | None, reported: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Pulsar's `Policies` with the rates of this cluster in the place of those by cluster. None: the only cluster."""
+    found: dict[str, Any] = {}
+    for each in RATES:
+        by_cluster = each.in_policies(reported)
+        rates = by_cluster if isinstance(by_cluster, Mapping) else {}
+        only = next(iter(rates)) if len(rates) == 1 else None
+        found[each.path[0]] = rates.get(only if cluster is None else cluster)
+    return {**reported, **found}
+
+
+def rates_by_cluster(cluster: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """These policies' rates, as `Policies` has them: empty where none is set."""
+    found = {each.path[0]: each.write(own) for each in RATES}
+    return {name: {} if rate is None else {cluster: rate} for name, rate in found.items()}
+
+
 REPLICATION: Final = _field("replication_clusters", policies.REPLICATION_CLUSTERS)
 
 FIELDS: Final = (
@@ -181,5 +211,6 @@ FIELDS: Final = (
     MAX_CONSUMERS_PER_SUBSCRIPTION,
     MAX_SUBSCRIPTIONS,
     MAX_TOPICS,
+    *RATES,
 )
 """The fields whose values mean the same in another cluster; `REPLICATION` names clusters."""

@@ -34,6 +34,8 @@ from pulsar_on_kafka.broker.metadata.policies import (
     applied,
 )
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.broker.metadata.rates.policy_rates import PublishRate, publish_rate
+from pulsar_on_kafka.broker.metadata.rates.publish_rates import PublishRates
 from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.broker.metadata.subscriptions.consumer_registrations import (
     REGISTRATION_KEYS,
@@ -103,6 +105,7 @@ class ProducerPolicies(NamedTuple):
     backlog_exceeded: BacklogExceeded | None
     entry_format: str
     terminated: bool = False
+    publish_rate: PublishRate | None = None
 
 
 class Services:
@@ -177,6 +180,7 @@ class Services:
         self.migrations = Migrations(Entities(log, TENANTS, MIGRATION_KEYS, clock), clock)
         self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
         self.producers = ProducerRegistry(log, clock, self.fetcher, self.admin)
+        self.publish_rates = PublishRates(clock)
         self.topics = Topics(
             Entities(log, TOPICS, TOPIC_KEYS, clock),
             self.namespaces,
@@ -260,23 +264,26 @@ class Services:
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
         now_ms = self.clock.now_ms()
         by_namespace = {
-            name: (applied(DEDUPLICATION, level), applied(ENTRY_FORMAT, level)) for name, level in theirs.items()
+            name: (applied(DEDUPLICATION, level), applied(ENTRY_FORMAT, level), publish_rate(level))
+            for name, level in theirs.items()
         }
         reported: dict[TopicName, ProducerPolicies] = {}
         for topic, record in records.items():
             own: Mapping[str, Any] = {} if record is None else record.policies
             exceeded = None if record is None else record.backlog_exceeded
-            deduplication, entry_format = by_namespace[topic.namespace_name]
+            deduplication, entry_format, rate = by_namespace[topic.namespace_name]
             if own:
                 inherited = theirs[topic.namespace_name]
                 deduplication = applied(DEDUPLICATION, own, inherited)
                 entry_format = applied(ENTRY_FORMAT, own, inherited)
+                rate = publish_rate(own, inherited)
             reported[topic] = ProducerPolicies(
                 record.incarnation if record is not None and record.state is LifeState.ACTIVE else None,
                 deduplication,
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
                 entry_format,
                 record is not None and bool(record.terminated),
+                rate,
             )
         return reported
 
@@ -387,6 +394,7 @@ class Services:
             self.producers.close(deadline)
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
+        self.publish_rates.close()
         self.departures.close()
         with self._lock:
             members, self._uses_wire_members = self._members, False

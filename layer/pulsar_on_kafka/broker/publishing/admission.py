@@ -141,6 +141,7 @@ class TopicAdmission:
             routes_keys=partial(node.producers.hashing_schemes.begins, topic),
             cluster_id=node.cluster_id,
             now_ms=node.clock.now_ms,
+            publish_rates=node.publish_rates,
         )
         try:
             node.topics.deletions.await_decision(topic, self._deadline())
@@ -150,6 +151,7 @@ class TopicAdmission:
                 limit = record_limit(node.admin, topic.kafka_topic, self._deadline())
                 options = replace(options, record_bytes=limit)
             sender = Sender(admitted, schema, options, node.timer)
+            sender.outlet.follow_rate(self.policies.publish_rate)
         except BaseException:
             membership.leave(self._deadline())
             raise
@@ -183,7 +185,7 @@ class TopicAdmission:
             counts = sender.send_counts()
             return Publisher(
                 sender.name, requires.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-                dict(requires.properties), requires.traffic(),
+                dict(requires.properties), requires.traffic(), sender.outlet.rate_gate.limited_times,
             )  # fmt: skip
 
         membership.introduce(describe)

@@ -12,6 +12,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.base.reentry import ReentryGuard
 from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.rates.policy_rates import PublishRate
+from pulsar_on_kafka.broker.metadata.rates.publish_rates import PublishRates
 from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.publishing.batches import BatchesInFlight
@@ -27,6 +29,7 @@ from pulsar_on_kafka.broker.publishing.in_flight import (
 )
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.broker.publishing.quota_gate import QuotaGate
+from pulsar_on_kafka.broker.publishing.rate_gate import RateGate
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
@@ -79,6 +82,8 @@ class Admitted:
     """The brokers' time."""
     limits: RecordLimits
     """Kafka's, of the records of the topic."""
+    publish_rates: PublishRates
+    """The publish rates of this process."""
 
     def partitions(self, count: int) -> range:
         """The partitions that it writes to when the topic has `count`."""
@@ -91,7 +96,8 @@ class Limits:
     """`max_pending`: messages under way in a partition, `max_pending_across`: over all of them, 0 for no limit;
     `block_if_full`: one more waits for room, else it is refused; `send_timeout_ms`: how long a message waits at most, 0
     for as long as it takes; `waits_for_librdkafka`: for room in its queue, which all producers of the process share,
-    else what hands a message over raises BufferError."""
+    else what hands a message over raises BufferError. Nor is such a producer held back by a publish rate: its caller
+    stops to hand messages over (`RateGate.wait_s`)."""
 
     max_pending: int
     max_pending_across: int
@@ -145,6 +151,9 @@ class Outlet(Generic[_InFlight]):
         self.given_up = 0
         """Records that failed, and may still be stored: the request of one that took too long may arrive later."""
         self.gate = QuotaGate(limits.send_timeout_ms)
+        self.rate_gate = RateGate(
+            admitted.publish_rates, self.kafka_topic, limits.send_timeout_ms, holds=limits.waits_for_librdkafka
+        )
         self.former: list[_InFlight] = []
         """The messages of abandoned Kafka producers, until their reports arrived."""
         self.origins: list[PartitionOut] = []
@@ -345,8 +354,8 @@ class Outlet(Generic[_InFlight]):
     def _in_flight_of(self, kafka: KafkaProducer) -> _InFlight:
         def failed(error: Any, callback: SendCallback | None) -> None:
             self.given_up += not is_certainly_not_stored(error)
-            quota = self.gate.why() if is_local_refusal(error) else None
-            why = quota or kafka.why_refused(error, self.kafka_topic, f"message to {self.topic()}")
+            held = self.gate.why() or self.rate_gate.why() if is_local_refusal(error) else None
+            why = held or kafka.why_refused(error, self.kafka_topic, f"message to {self.topic()}")
             self.answer_failure(as_pulsar(why), callback)
 
         return self._new(self.max_pending, kafka, failed)
@@ -363,7 +372,8 @@ class Outlet(Generic[_InFlight]):
         self.in_flight = in_flight
         self.take = in_flight.take
         self.kafka = kafka = in_flight.kafka
-        produce = self.gate.over(kafka) if self.gate.closed else kafka.produce
+        produce = self.rate_gate.over(kafka) if self.rate_gate.active else kafka.produce
+        produce = self.gate.over(kafka, produce) if self.gate.closed else produce
         self.produce_admitted = produce if self.sealer is None else self.sealer.over(produce)
         self.produce = self._deduplicating(self.produce_admitted) if self.deduplicates else self.produce_admitted
 
@@ -392,6 +402,13 @@ class Outlet(Generic[_InFlight]):
             gate.refuse(f"{self}: {exceeded}")
         self._use_again()
         gate.expire()
+
+    def follow_rate(self, rate: PublishRate | None) -> None:
+        """The topic's publish rate; None for no limit. For a policy watch."""
+        was_active = self.rate_gate.active
+        self.rate_gate.follow(rate)
+        if self.rate_gate.active is not was_active:
+            self._use_again()
 
 
 AnyOutlet = Outlet[SendsInFlight] | Outlet[BatchesInFlight]

@@ -10,29 +10,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pulsar_on_kafka.base.reentry import ReentryGuard
+from pulsar_on_kafka.broker.publishing.held_records import HeldRecord, Produce, fail_held, let_out
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, PulsarException
-from pulsar_on_kafka.kafka.errors import answer_for, local_refusal, local_timeout
+from pulsar_on_kafka.kafka.errors import local_refusal, local_timeout
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 
-Produce = Callable[..., None]
-
-_REPORT: Final = 4
-"""The position in `produce`'s arguments of the callback for the record's result."""
 _EXCEEDED: Final = "the topic's backlog quota is exceeded"
-
-
-class _Held(NamedTuple):
-    since_s: float
-    kafka: KafkaProducer
-    produce: Produce
-    arguments: tuple[Any, ...]
-    """The arguments of `produce`, by position."""
-
-    def fail(self, error: Any) -> None:
-        self.kafka.report(lambda: self.arguments[_REPORT](error, None))
 
 
 class QuotaGate:
@@ -42,22 +28,21 @@ class QuotaGate:
     def __init__(self, send_timeout_ms: int) -> None:
         """`send_timeout_ms`: how long a message waits at most; 0 for as long as it takes."""
         self._timeout_s = send_timeout_ms / 1000
-        self._held: deque[_Held] = deque()
+        self._held: deque[HeldRecord] = deque()
         self._lock = ReentryGuard()
         self._refusal: PulsarException | None = None
         self.closed = False
         """Otherwise nothing needs to pass here."""
 
-    def over(self, kafka: KafkaProducer) -> Produce:
-        """`kafka.produce`, behind the gate. Besides it raises `why()`."""
-        produce = kafka.produce
+    def over(self, kafka: KafkaProducer, produce: Produce) -> Produce:
+        """`produce` of this Kafka producer, behind the gate. Besides it raises `why()`."""
 
         def gated(*arguments: Any) -> None:
             with self._lock:
                 if self.closed and self._refusal is not None:
                     raise type(self._refusal)(str(self._refusal))
                 if self.closed:
-                    self._held.append(_Held(time.monotonic(), kafka, produce, arguments))
+                    self._held.append(HeldRecord(time.monotonic(), kafka, produce, arguments))
                     return
             produce(*arguments)
 
@@ -81,25 +66,13 @@ class QuotaGate:
     def open(self) -> None:
         """Let out what waits, in the order in which it came; then everything passes. From one thread at a time."""
         self._refusal = None
-        while True:
-            with self._lock:
-                if not self._held:
-                    self.closed = False
-                    return
-                held = self._held[0]
-                try:
-                    held.produce(*held.arguments)
-                    failure = None
-                except Exception as refused:  # any refusal: the sender gets it
-                    failure = refused
-                if not isinstance(failure, BufferError):
-                    self._held.popleft()
-            if isinstance(failure, BufferError):
-                held.kafka.wait_for_reports()
-            elif failure is not None:
-                held.fail(answer_for(failure))
-            if held.kafka.asleep:
-                held.kafka.wake()
+
+        def may_go() -> bool:
+            if not self._held:
+                self.closed = False
+            return self.closed
+
+        let_out(self._lock, self._held, may_go)
 
     def give_up(self) -> None:
         """Refuse what waits, and what still comes, as the producer is closed. Nothing happens to an open gate."""
@@ -112,11 +85,8 @@ class QuotaGate:
         """The error for messages that are refused at present."""
         return None if self._refusal is None else type(self._refusal)(str(self._refusal))
 
-    def _fail(self, which: Callable[[_Held], bool]) -> None:
-        while True:
-            with self._lock:
-                if not self._held or not which(self._held[0]):
-                    return
-                held = self._held.popleft()
-                refusal = self._refusal
-            held.fail(local_timeout(_EXCEEDED) if refusal is None else local_refusal(str(refusal)))
+    def _fail(self, which: Callable[[HeldRecord], bool]) -> None:
+        def error() -> Any:
+            return local_timeout(_EXCEEDED) if self._refusal is None else local_refusal(str(self._refusal))
+
+        fail_held(self._lock, self._held, which, error)

@@ -139,6 +139,7 @@ class Sender:
                 if left := self.wait_for_all(Deadline.after(CLOSE_TIMEOUT_S)):
                     raise Timeout(f"producer {self.name}: {left} messages to {self.topic()} are unanswered")
         finally:
+            self.outlet.rate_gate.give_up(self.outlet.is_closed())
             reported()
             self._leave()
 
@@ -176,6 +177,7 @@ class Sender:
         """Refuse every further send for this reason; returns when what is under way was answered, or with how many
         records may still be stored at the deadline."""
         self.outlet.thrown_out = as_pulsar(reason)
+        self.outlet.rate_gate.give_up(self.outlet.thrown_out)
         self._steps.plain.end()
         return self.wait_for_all(deadline) + self.outlet.given_up
 
@@ -203,6 +205,7 @@ class Sender:
                 self._throw_out(deleted, Deadline.after(_THROW_OUT_TIMEOUT_S))
             return
         self.follow_backlog(policies.backlog_exceeded)
+        self.outlet.follow_rate(policies.publish_rate)
         self.follow_deduplication(policies.deduplication, deadline)
 
     def follow_deduplication(self, requested: bool, deadline: Deadline) -> None:

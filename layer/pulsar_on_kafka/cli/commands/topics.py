@@ -145,7 +145,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument) -> 
         [(cluster, found.backlog, found.connected or "-") for cluster, found in stats.replication.items()],
     )
     show_further_table(
-        ("producer", "access mode", "sent", "failed", "since", "process", "properties"),
+        ("producer", "access mode", "sent", "failed", "held back", "since", "process", "properties"),
         [_publisher_row(publisher) for publisher in stats.publishers],
     )
     if stats.unlisted_publishers:
@@ -264,8 +264,8 @@ def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
     since = time_text(publisher.connected_since_ms)
     properties = ", ".join(f"{printable(name)}={printable(value)}" for name, value in publisher.properties.items())
     return (
-        printable(publisher.producer_name), publisher.access_mode, publisher.sent, publisher.failed, since,
-        publisher.process.rpartition(":")[0], properties,
+        printable(publisher.producer_name), publisher.access_mode, publisher.sent, publisher.failed,
+        publisher.rate_limited_times, since, publisher.process.rpartition(":")[0], properties,
     )  # fmt: skip
 
 

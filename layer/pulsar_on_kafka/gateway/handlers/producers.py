@@ -39,6 +39,8 @@ _log: Final = logging.getLogger(__name__)
 _REST_RETRY_INTERVAL_S: Final = 0.02
 """The rest of an entry is retried after this, then after twice this, and so on."""
 _MAX_REST_RETRY_INTERVAL_S: Final = 1.0
+_RATE_CHECK_S: Final = 1.0
+"""A client that a publish rate holds back is served within this time after the rate has changed."""
 _REFUSED: Final = "Client is not authorized to Produce"
 _YIELDING: Final = {
     AccessMode.SHARED: ServerError.PRODUCER_BUSY,
@@ -243,9 +245,12 @@ class ProducerHandler:
             return  # the gateway has just closed it; as in Pulsar its client resends messages without a receipt
         self._flow.sent += 1
         left = producer.send(command, frame.entry)
-        if isinstance(left, Left):
+        if left is None:
+            if producer.is_limited:
+                self._keep_rate(producer)
+        elif isinstance(left, Left):
             self._finish(left)
-        elif left is not None:
+        else:
             self._flow.sent -= 1
             self._retry_after(left, producer, command, frame)
 
@@ -256,9 +261,30 @@ class ProducerHandler:
             return False
         self._flow.sent += 1  # first: the answer may come at once
         if producer.send_repeated(sequence_id, number, entry):
+            if producer.is_limited:
+                self._keep_rate(producer)
             return True
         self._flow.sent -= 1
         return False
+
+    def _keep_rate(self, producer: WireProducer) -> None:
+        """Hold the client back while the publish rate of the topic is exceeded: later frames of the connection wait,
+        those of its other producers and consumers, too. As in Pulsar."""
+        wait_s = producer.rate_wait_s()
+        if wait_s <= 0:
+            return
+        producer.note_limited()
+        self._flow.begin_work()
+
+        def look() -> None:
+            wait_s = producer.rate_wait_s()
+            if wait_s <= 0 or producer.is_over() or self._flow.is_closed:
+                self._reader.end_work()
+            else:
+                later(min(wait_s, _RATE_CHECK_S), look)
+
+        later = self._context.loop.call_later
+        later(min(wait_s, _RATE_CHECK_S), look)
 
     def _retry_after(
         self, first: Callable[[], None], producer: WireProducer, command: SendCommand, frame: Frame

@@ -260,6 +260,11 @@ class WireProducer:
         self._lost = callbacks.lost
         self._left = callbacks.left
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether the topic has a publish rate (`rate_wait_s`)."""
+        return self._outlet.rate_gate.active
+
     def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
         """`send` of an entry that differs from an earlier one in number, time and payload only. False: any other entry,
         which was not sent."""
@@ -331,6 +336,14 @@ class WireProducer:
         sent.records = len(records)
         left = EntryLeft(self, records, txn, part, sent)
         return None if left.hand_over() else left
+
+    def rate_wait_s(self) -> float:
+        """The time for which the topic's publish rate requires its client to be held back; 0.0: not at all."""
+        return self._outlet.rate_gate.wait_s(self._partition)
+
+    def note_limited(self) -> None:
+        """Count that the client is held back."""
+        self._outlet.rate_gate.limited_times += 1
 
     def full(self) -> bool:
         """Whether librdkafka's queue is full."""
@@ -468,6 +481,7 @@ class WireProducer:
         is_over = policies.incarnation != self._topic.layout.incarnation or policies.terminated
         if (is_over or policies.backlog_exceeded is not None) and not self.sender.outlet.closed:
             self._lost()
+        self._outlet.follow_rate(policies.publish_rate)
         self.sender.follow_deduplication(policies.deduplication, deadline)
         self._native.follow(policies.entry_format, deadline)
 

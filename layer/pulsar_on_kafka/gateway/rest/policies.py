@@ -15,7 +15,14 @@ from pulsar_on_kafka.admin.permissions import shown_permissions
 from pulsar_on_kafka.base.errors import InvalidOption, NoSuchNamespace
 from pulsar_on_kafka.broker.metadata import policy_json
 from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
-from pulsar_on_kafka.broker.metadata.policy_json import BACKLOG_QUOTAS, FIELDS, REPLICATION, PolicyField
+from pulsar_on_kafka.broker.metadata.policy_json import (
+    BACKLOG_QUOTAS,
+    FIELDS,
+    REPLICATION,
+    PolicyField,
+    rates_by_cluster,
+    with_rates_of,
+)
 from pulsar_on_kafka.exceptions import InvalidConfiguration, TopicNotFound
 from pulsar_on_kafka.gateway.rest.permissions import AUTH_FIELDS
 from pulsar_on_kafka.gateway.rest.request import (
@@ -155,6 +162,7 @@ KEPT: Final = (
         topics_verb="PUT",
     ),
     _Replication("replication", "replication", REPLICATION),
+    Kept("publishRate", "publishRate", policy_json.PUBLISH_RATE),
     Kept("autoTopicCreation", "", policy_json.AUTO_TOPICS),
     Kept("autoSubscriptionCreation", "autoSubscriptionCreation", policy_json.AUTO_SUBSCRIPTIONS),
     *(
@@ -195,17 +203,16 @@ class NotKept(PolicyRow):
         request.admin.policies(where)
 
 
-_RATES: Final = "it does not limit rates"
 _COUNTS: Final = "it does not limit this number"
 _TIERED: Final = "Kafka has tiered storage of its own, set by topic"
 _BOOKIES: Final = "there are no bookies; Kafka replicates"
 _FILTERS: Final = "it has no entry filters"
 NOT_KEPT: Final = (
     *(
-        NotKept(name, name, _RATES)
-        for name in ("publishRate", "dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate")
+        NotKept(name, name, "it does not limit this rate")
+        for name in ("dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate")
     ),
-    NotKept("subscribeRate", "subscribeRate", _RATES),
+    NotKept("subscribeRate", "subscribeRate", "it does not limit how often consumers subscribe"),
     NotKept("maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer", _COUNTS),
     NotKept("maxUnackedMessagesPerSubscription", "maxUnackedMessagesOnSubscription", _COUNTS),
     NotKept("persistence", "persistence", _BOOKIES),
@@ -389,7 +396,6 @@ _UNSET: Final[Mapping[str, Any]] = {
     "subscriptionDispatchRate": {},
     "replicatorDispatchRate": {},
     "clusterSubscribeRate": {},
-    "publishMaxMessageRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
     "encryption_required": False,
@@ -418,7 +424,7 @@ def of_namespace(request: RestRequest) -> dict[str, Any]:
         value = place.write(own)
         if len(place.path) == 1 and value is not None:
             found[place.path[0]] = value
-    return found
+    return {**found, **rates_by_cluster(request.cluster.name, own)}
 
 
 def of_new_namespace(request: RestRequest, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -431,6 +437,7 @@ def of_new_namespace(request: RestRequest, body: Mapping[str, Any]) -> dict[str,
     quota_map = body.get("backlog_quota_map") or {}
     if not isinstance(quota_map, Mapping) or not quota_map.keys() <= BACKLOG_QUOTAS.keys():
         raise RestError(400, f"backlog_quota_map takes {', '.join(BACKLOG_QUOTAS)}, got {quota_map!r:.120}")
+    body = with_rates_of(request.cluster.name, body)
     named = {**body, "backlog_quota_map": {kind: _quota_of(kind, value) for kind, value in quota_map.items()}}
     for place in FIELDS:
         value = place.in_policies(named)

@@ -124,6 +124,7 @@ class _TopicStatistics:
             **_sums(subscriptions.values(), _RATES_OUT),
             **_counts(publishers, _COUNTERS_IN),
             **_counts(subscriptions.values(), _COUNTERS_OUT),
+            "publishRateLimitedTimes": sum(each.rate_limited_times for each in self._publishers_of(partition)),
             **self._storage(partition),
             **self._times_of_topic(partition),
             "subscriptions": listed,
@@ -150,15 +151,19 @@ class _TopicStatistics:
     def _publishers(self, partition: int | None) -> list[dict[str, Any]]:
         """A client has one producer for each partition. In the statistics of all partitions they are one, as in
         Pulsar."""
-        if not self.topic.partitioned:
-            return [_publisher(each) for each in self.topic.publishers]
-        if partition is not None:
-            found = self.topic.publishers
-            return [_publisher(each) for each in found if each.traffic and each.traffic.partition == partition]
+        if not self.topic.partitioned or partition is not None:
+            return [_publisher(each) for each in self._publishers_of(partition)]
         parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for each in self.topic.publishers:
             parts.setdefault((each.producer_name, each.process), []).append(_publisher(each))
         return [_merged(of_one) for of_one in parts.values()]
+
+    def _publishers_of(self, partition: int | None) -> Sequence[PublisherStats]:
+        """Those of one partition, which are the gateway's; or all."""
+        found = self.topic.publishers
+        if not self.topic.partitioned or partition is None:
+            return found
+        return [each for each in found if each.traffic and each.traffic.partition == partition]
 
     def _times_of_topic(self, partition: int | None) -> dict[str, int]:
         published = self.topic.last_publish_ms

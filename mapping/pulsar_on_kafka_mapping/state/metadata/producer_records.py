@@ -98,7 +98,7 @@ class ProducerClaims:
 
 class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):
     """The public data of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time).
-    `traffic` is reported by gateways."""
+    `traffic` is reported by gateways. `limited_times`: how often a publish rate held it back."""
 
     producer_name: str
     access_mode: str
@@ -108,6 +108,7 @@ class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: Count
     properties: Mapping[str, str] = msgspec.field(default_factory=dict)
     traffic: Traffic | None = None
+    limited_times: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class Sent:
 
 def _send(gate: QuotaGate, handed: Handed, number: int, sent: Sent) -> bool:
     """Whether it was taken."""
-    produce = gate.over(cast("KafkaProducer", handed))
+    produce = gate.over(cast("KafkaProducer", handed), handed.produce)
     while True:
         try:
             produce(number, None, None, 0, sent, None, 0, [])
@@ -105,7 +105,7 @@ def test_what_waits_longer_than_a_send_may_ends_with_a_time_out() -> None:
     assert [is_local_refusal(error) for error in waits.heard] == [True]
     assert isinstance(patient.why(), AlreadyClosed)
     with pytest.raises(AlreadyClosed):
-        patient.over(cast("KafkaProducer", handed))(3, None, None, 0, Sent(), None, 0, [])
+        patient.over(cast("KafkaProducer", handed), handed.produce)(3, None, None, 0, Sent(), None, 0, [])
     assert handed.taken == []
 
 

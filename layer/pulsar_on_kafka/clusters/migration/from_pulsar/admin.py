@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote_plus
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.broker.metadata.policies import with_policy
-from pulsar_on_kafka.broker.metadata.policy_json import FIELDS
+from pulsar_on_kafka.broker.metadata.policy_json import FIELDS, RATES, with_rates_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     Acknowledged,
     Position,
@@ -35,7 +35,6 @@ _NO_COUNTERPART: Final = (
     "max_unacked_messages_per_subscription",
     "topicDispatchRate",
     "subscriptionDispatchRate",
-    "publishMaxMessageRate",
     "clusterSubscribeRate",
     "delayed_delivery_policies",
     "offload_policies",
@@ -47,8 +46,10 @@ def namespace_policies(reported: Mapping[str, Any]) -> tuple[dict[str, Any], tup
     """(Policies that are set there and act here, names of those that are set and do not)."""
     found: Mapping[str, Any] = {}
     left_out = [name for name in _NO_COUNTERPART if reported.get(name)]
+    left_out += [place.path[0] for place in RATES if len(place.in_policies(reported) or ()) > 1]  # of several clusters
+    here = with_rates_of(None, reported)
     for place in FIELDS:
-        for part, policy, value in place.each(place.in_policies(reported)):
+        for part, policy, value in place.each(place.in_policies(here)):
             try:
                 found = with_policy(found, policy.name, value)
             except InvalidOption:

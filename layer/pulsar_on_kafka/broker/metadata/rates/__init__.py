@@ -1,0 +1,1 @@
+"""Rates of publishing and dispatching: what policies set, and the buckets that keep to it."""
