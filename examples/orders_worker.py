@@ -4,7 +4,7 @@
 
 Start as many as there is work: with systemd (examples/systemd/), as processes of one program (examples/worker_fleet.py)
 or in containers. They share the orders of a topic of one partition, too. SIGTERM and Ctrl-C end it after the order in
-hand: what it was sent and did not begin goes to the others. Put your own work in place of `bill_for`.
+hand; orders that it did not begin go to the others at once. Put your own work in place of `bill_for`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sys
 import threading
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ UNDERTAKER = "undertaker"
 MAX_REDELIVERIES = 2
 REFUSED_FOR_MS = 500
 WORK_S = 0.02
-_LOOK_MS = 500
-"""So long at most, beside the order in hand, a worker takes to notice that it is told to stop."""
+DRAIN_MS = 30_000
+"""The time that a worker has for the order in hand when it is to stop."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,18 @@ def bill_for(order: dict[str, Any], redeliveries: int) -> dict[str, Any]:
 def work(job: Work) -> None:
     """Until SIGTERM or SIGINT. To be called in the main thread of a process, which signals need.
 
-    It takes these itself to end the order in hand and to exit with 0. A program whose order in hand may as well come
-    again, to somebody else, has nothing to do but to call `client.close_on_signals()`.
+    The client then closes by itself: when the order in hand is acknowledged, `receive` raises AlreadyClosed. Last, the
+    client sends the signal again, to the handler that is set here.
 
     An order is acknowledged when its bill is stored. A worker that is killed in between leaves an order that another
     one bills again; where that must not be, send and acknowledge in a transaction (examples/exactly_once.py).
     """
-    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: sys.exit())
     # Created here, because a child must not use its parent's Client. The process has all its modules by now.
-    with closing(pulsar.Client(job.url, tune_garbage_collector=True)) as client:
+    client = pulsar.Client(job.url, tune_garbage_collector=True)
+    try:
+        client.close_on_signals(drain_timeout_ms=DRAIN_MS)
         consumer = client.subscribe(
             job.topic,
             job.subscription,
@@ -79,11 +80,8 @@ def work(job: Work) -> None:
             ),
         )
         producer = client.create_producer(job.bills)
-        while not stop.is_set():
-            try:
-                message = consumer.receive(timeout_millis=_LOOK_MS)
-            except pulsar.Timeout:
-                continue
+        while True:
+            message = consumer.receive()
             try:
                 bill = bill_for(json.loads(message.data()), message.redelivery_count())
                 producer.send(json.dumps(bill).encode(), properties={"worker": job.name})
@@ -92,7 +90,11 @@ def work(job: Work) -> None:
                 consumer.negative_acknowledge(message)
             else:
                 consumer.acknowledge(message)
-    print(f"{job.name}: closed in good order", flush=True)
+    except pulsar.AlreadyClosed:
+        print(f"{job.name}: leaves in good order", flush=True)
+        signal.pause()  # until the client is closed
+    finally:
+        client.shutdown()
 
 
 def dead_letter_topic(topic: str, subscription: str) -> str:

@@ -148,14 +148,14 @@ class Client(OfOneProcess):
         """
         return Transaction(await self._bridge.call(lambda: self._client.new_transaction(timeout_ms)), self._bridge)
 
-    async def close(self) -> None:
-        """Close every producer and consumer, end every thread.
+    async def close(self, *, drain_timeout_ms: int | None = None) -> None:
+        """Close every producer and consumer, end every thread. `drain_timeout_ms` is the blocking client's.
 
         Raises:
             PulsarException: AlreadyClosed.
         """
         try:
-            await self._bridge.call(self._client.close)
+            await self._bridge.call(partial(self._client.close, drain_timeout_ms=drain_timeout_ms))
         finally:
             self._bridge.close()
 

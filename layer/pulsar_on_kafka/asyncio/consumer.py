@@ -13,6 +13,7 @@ from pulsar_on_kafka.asyncio.bridge import Bridge, as_asyncio, asyncio_errors, s
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
+from pulsar_on_kafka.client.consumer.draining import drain_deadline
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId
@@ -106,6 +107,8 @@ class Consumer(OfOneProcess):
         received = self._first_waiting()
         if received is not None:
             settle(received, result, None if came is None else came.message)
+        elif came is not None and self._closed:  # its consumer drains; nothing receives this message
+            self._consumer.negative_acknowledge(came.message)
         elif came is not None:
             self._ahead.append(came)
 
@@ -211,13 +214,26 @@ class Consumer(OfOneProcess):
         """
         await self._bridge.call(self._consumer.unsubscribe)
 
-    async def close(self) -> None:
-        """Save what was acknowledged and leave. A second call does nothing, as officially."""
+    async def close(self, *, drain_timeout_ms: int | None = None) -> None:
+        """Save what was acknowledged and leave. A second call does nothing, as officially.
+
+        `drain_timeout_ms` is the blocking consumer's, and not in the official client: tasks of the loop finish and
+        acknowledge the messages that they received.
+
+        Raises:
+            ValueError: `drain_timeout_ms` is no int.
+            PulsarException: `drain_timeout_ms` is out of range.
+        """
         if self._closed:
             return
+        with asyncio_errors():
+            drains = drain_deadline(drain_timeout_ms) is not None
         self._closed = True
-        self._ahead.clear()
-        await self._bridge.call(self._consumer.close)
+        while self._ahead:
+            message, forgotten = self._ahead.pop()
+            if drains and message.feed.slot.forgotten == forgotten:
+                self._consumer.put_back(message)
+        await self._bridge.call(partial(self._consumer.close, drain_timeout_ms=drain_timeout_ms))
 
     def topic(self) -> str:
         return self._consumer.topic()

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.worker import aside, check_threads
@@ -24,6 +26,7 @@ from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
+from pulsar_on_kafka.client.consumer.draining import drain, drain_deadline
 from pulsar_on_kafka.client.failover.service_info_provider import ProbedClusters, ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.failover.tenant_connections import Homes, directory_of
 from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
@@ -334,35 +337,53 @@ class Client(OfOneProcess):
         session = self._session if self._homes is None else self._homes.only_session()
         return session.new_transaction(timeout_ms)
 
-    def close(self) -> None:
+    def close(self, *, drain_timeout_ms: int | None = None) -> None:
         """Close every producer and consumer, end every thread.
+
+        With `drain_timeout_ms` (see `Consumer.close`) all consumers are drained first, together. Meanwhile producers
+        work, so the application can send its results. Not in the official client.
 
         Raises:
             AlreadyClosed: it was closed before.
+            ValueError, InvalidConfiguration: as `Consumer.close` about `drain_timeout_ms`.
         """
+        deadline = drain_deadline(drain_timeout_ms)
+        if deadline is not None:
+            self._drain(deadline)
         if self._homes is None:
             self._session.close()
         else:
             self._homes.close()
 
-    def shutdown(self) -> None:
-        """Closes the client; may be called again, and only logs failures."""
+    def _drain(self, deadline: Deadline) -> None:
+        if self._homes is None:
+            drain(self._session.consumers(), deadline)
+        else:
+            self._homes.drain(deadline)
+
+    def shutdown(self, *, drain_timeout_ms: int | None = None) -> None:
+        """Closes the client; may be called again, and only logs failures. `drain_timeout_ms`: see `close`."""
         try:
-            self.close()
+            self.close(drain_timeout_ms=drain_timeout_ms)
         except AlreadyClosed:
             return
         except Exception:  # any failure: the caller is ending, and no other receiver exists
             _log.exception("shutdown left something open")
 
-    def close_on_signals(self) -> None:
+    def close_on_signals(self, *, drain_timeout_ms: int | None = None) -> None:
         """Registers `shutdown` of this client for SIGTERM and SIGINT, followed by the previous handlers (by default:
         the process ends). For its consumers, a process that ends without closing counts as killed. Not in the official
         client.
 
+        With `drain_timeout_ms` (see `close`) the application first finishes the messages that it received. Its next
+        `receive` raises AlreadyClosed. A second signal ends the process at once.
+
         Raises:
-            ValueError: not called in the main thread.
+            ValueError: not called in the main thread, or `drain_timeout_ms` is no int.
+            InvalidConfiguration: `drain_timeout_ms` is out of range.
         """
-        close_on_signals(self.shutdown)
+        drain_deadline(drain_timeout_ms)
+        close_on_signals(partial(self.shutdown, drain_timeout_ms=drain_timeout_ms))
 
     @property
     def metrics_port(self) -> int | None:

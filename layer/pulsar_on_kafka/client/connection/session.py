@@ -66,6 +66,8 @@ class OpenConsumer(Protocol):
     """A session calls these methods of a consumer."""
 
     def stats_lines(self) -> list[StatsLine]: ...
+    def begin_draining(self) -> None: ...
+    def is_drained(self) -> bool: ...
     def stop_receiving(self) -> None: ...
     def leave(self) -> None: ...
 
@@ -256,6 +258,9 @@ class Session:
 
     def _update_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:
         update_policies(self.node(), watched, self.deadline)
+
+    def consumers(self) -> list[OpenConsumer]:
+        return list(self._consumers)
 
     def close(self) -> None:
         """Close everything, end every thread.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.node.node import Node
@@ -19,6 +20,7 @@ from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMembe
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.draining import drain, drain_deadline
 from pulsar_on_kafka.client.consumer.message_positions import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
@@ -146,6 +148,8 @@ class Consumer(Receiving["Consumer"]):
     """
 
     _close_called = False
+    _saved_at_close = False
+    """A drain has saved everything: `flush` has nothing to wait for, also when the consumer has left."""
 
     def __init__(
         self,
@@ -333,10 +337,17 @@ class Consumer(Receiving["Consumer"]):
             Timeout: not in time (default: the client's operation timeout).
             NotConnected: the partition was lost to another process meanwhile.
         """
+        if self._closed and self._saved_at_close:
+            return
         self._check_open()
         deadline = self._deadline() if timeout_millis is None else Deadline.after_ms(timeout_millis)
         with pulsar_errors():
-            losses = self._member.save(deadline)
+            try:
+                losses = self._member.save(deadline)
+            except errors.Closed:
+                if self._saved_at_close:
+                    return
+                raise
         if losses > self._losses_seen:
             self._losses_seen = losses
             raise NotConnected(
@@ -438,18 +449,52 @@ class Consumer(Receiving["Consumer"]):
         self._mark_closed()
         self._end_dead_letters()
 
-    def close(self) -> None:
+    def close(self, *, drain_timeout_ms: int | None = None) -> None:
         """Save what was acknowledged and leave; unacknowledged messages go to other consumers, or wait.
+
+        With `drain_timeout_ms` (1 to a day; None and 0: no drain) the consumer first takes no more messages: receives
+        raise AlreadyClosed, and messages that were not received go to other consumers at once. Then the call waits
+        until the application has acknowledged or negatively acknowledged what it received, and its listener has
+        returned. A listener that calls this settles its own message before. Not in the official client.
 
         After `unsubscribe` or the client's `close` it does nothing.
 
         Raises:
-            ValueError: `close` was called before (as the official client does).
+            ValueError: `close` was called before (as the official client does), or `drain_timeout_ms` is no int.
+            InvalidConfiguration: `drain_timeout_ms` is out of range.
         """
         if self._close_called:
             raise ValueError(f"consumer {self.consumer_name()} is closed already")
+        deadline = drain_deadline(drain_timeout_ms)
         self._close_called = True
+        if deadline is not None:
+            drain([self], deadline)
         self.leave()
+
+    def begin_draining(self) -> None:
+        """See `DrainingConsumer`; ours, for the client and for consumers of several topics."""
+        if self._closed or self._draining:
+            return
+        self._draining = True
+        self._member.begin_draining(self._endpoint)
+        self._wake_waiting()
+
+    def is_drained(self) -> bool:
+        """See `DrainingConsumer`."""
+        if self._closed:
+            return True
+        if not self._listener_is_done():
+            return False
+        deadline = self._deadline()
+        try:
+            if outcome(self._member.request_unsettled(self._endpoint), deadline, "the application's messages"):
+                return False
+            self._saved_at_close = self._member.save(deadline) == self._losses_seen
+        except errors.DeadlineExceeded:
+            return False
+        except errors.LayerError:  # its membership is over, and other consumers get its messages
+            return True
+        return True
 
     def leave(self) -> None:
         """`close` on the client's behalf; a second call does nothing."""

@@ -111,7 +111,7 @@ class MultiTopicsConsumer(Consumer):
                 return failure
 
         with self._lock:
-            if self._closed:
+            if self._closed or self._draining:
                 return
             made = side_by_side([partial(opened, name) for name in names], _AT_A_TIME)
             failures = [each for each in made if isinstance(each, Exception)]
@@ -277,6 +277,20 @@ class MultiTopicsConsumer(Consumer):
         if failures:
             raise failures[0]
         self.leave()
+
+    def begin_draining(self) -> None:
+        self.before_close()
+        with self._lock:
+            if self._closed or self._draining:
+                return
+            self._draining = True
+        self._merged.close()
+        self._wake_waiting()
+        for consumer in self._current():
+            consumer.begin_draining()
+
+    def is_drained(self) -> bool:
+        return self._listener_is_done() and all(consumer.is_drained() for consumer in self._current())
 
     def leave(self) -> None:
         self.before_close()

@@ -209,6 +209,11 @@ class MovingConsumer(Moving[Consumer], Consumer):
         finally:
             self._listening.pop()
 
+    def put_back(self, message: Message) -> None:
+        attached = self._attached
+        if attached is not None and not self._is_former(message):
+            attached.put_back(message)
+
     def pause_message_listener(self) -> None:
         self._call(lambda now: now.pause_message_listener(), self._patience())
         self._listener_paused = True
@@ -380,6 +385,17 @@ class MovingConsumer(Moving[Consumer], Consumer):
     def unsubscribe(self) -> None:
         self._call(lambda now: now.unsubscribe(), self._patience())
         self.leave()
+
+    def begin_draining(self) -> None:
+        """Drains on the present cluster, and moves no more."""
+        self._home.leave(self)
+        attached = self._attached
+        if attached is not None:
+            attached.begin_draining()
+
+    def is_drained(self) -> bool:
+        attached = self._attached
+        return not self._listening and (attached is None or attached.is_drained())
 
     def leave(self) -> None:
         attached = self._attached

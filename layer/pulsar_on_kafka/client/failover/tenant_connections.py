@@ -6,7 +6,9 @@ import re
 import threading
 from collections.abc import Sequence
 from typing import Final
+from weakref import WeakSet
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.broker.lookup.tenant_locations import Directory
@@ -15,6 +17,7 @@ from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
+from pulsar_on_kafka.client.consumer.draining import drain
 from pulsar_on_kafka.client.failover.switchable_consumer import MovingConsumer
 from pulsar_on_kafka.client.failover.switchable_reader import MovingReader
 from pulsar_on_kafka.client.failover.switchable_sender import MovingSender
@@ -74,6 +77,7 @@ class Homes:
         self._timeout_s = float(options.operation_timeout_seconds)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
         self._homes: dict[str, TenantHome] = {}
+        self._consumers: WeakSet[MovingConsumer] = WeakSet()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -88,7 +92,13 @@ class Homes:
         if isinstance(topics, re.Pattern):
             topics = topics.pattern  # it names its namespace, as a topic does
         home = self._home_of([topics] if isinstance(topics, str) else topics)
-        return MovingConsumer(options, home)
+        consumer = MovingConsumer(options, home)
+        self._consumers.add(consumer)
+        return consumer
+
+    def drain(self, deadline: Deadline) -> None:
+        """See `draining.drain`."""
+        drain(list(self._consumers), deadline)
 
     def reader(self, options: ReaderOptions) -> MovingReader:
         """Raises as `Client.create_reader`, and ConnectError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
 from pulsar_on_kafka.broker.publishing.arguments import of_type
 from pulsar_on_kafka.client.values.message import Message, ReceivedMessage
 
@@ -108,8 +108,9 @@ class ConsumerBatchReceivePolicy:
             queue_size, self._max_bytes if self._max_bytes != _UNLIMITED else -1, self._timeout_ms
         )
 
-    def collect(self, inbox: Inbox) -> list[Message]:
+    def collect(self, inbox: Inbox, is_draining: Callable[[], bool] = lambda: False) -> list[Message]:
         """The next batch. A message that would make it too large stays in the inbox; a single one is never too large.
+        An incomplete batch is the last one of a consumer that drains.
 
         Raises what `Inbox.take` does, but for the time-out.
         """
@@ -123,6 +124,10 @@ class ConsumerBatchReceivePolicy:
                     message = inbox.take(deadline)
                 except DeadlineExceeded:
                     break
+                except Closed:
+                    if batch and is_draining():
+                        break
+                    raise
             size += len(message.data())
             if batch and size > self._max_bytes:
                 inbox.queue.appendleft(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
@@ -18,7 +19,7 @@ from pulsar_on_kafka.client.receiving.batch_receive import (
     Inbox,
     call_listener,
 )
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message import Message, ReceivedMessage
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
 
 _C = TypeVar("_C")
@@ -49,6 +50,9 @@ class Receiving(OfOneProcess, Generic[_C]):
         self._receives: deque[ReceiveCallback] = deque()
         self._threads = session.threads
         self._task: ListenerTask | None = None
+        self._listener_thread: int | None = None
+        """The thread in which the listener runs now."""
+        self._draining = False
         self._closed = False
 
     def subscription_name(self) -> str:
@@ -94,6 +98,11 @@ class Receiving(OfOneProcess, Generic[_C]):
         with pulsar_errors():
             return self._inbox.take(deadline)
 
+    def put_back(self, message: Message) -> None:
+        """Returns a message that the application did not see: it is the next one. Not in the official client, for
+        asyncio."""
+        self._inbox.queue.appendleft(cast("ReceivedMessage", message))
+
     def batch_receive(self) -> list[Message]:
         """Messages up to the number, the size or the time of the batch receive policy.
 
@@ -107,7 +116,7 @@ class Receiving(OfOneProcess, Generic[_C]):
         if self._listener is not None:
             raise InvalidConfiguration("batch_receive() cannot be used beside a message listener")
         with pulsar_errors():
-            return self._batch_policy.collect(self._inbox)
+            return self._batch_policy.collect(self._inbox, lambda: self._draining)
 
     def receive_async(self, callback: ReceiveCallback) -> None:
         """Calls `callback(result, message)` with the next message, from a listener thread.
@@ -115,6 +124,8 @@ class Receiving(OfOneProcess, Generic[_C]):
         At most 10,000 such calls wait at a time (`InvalidConfiguration` beyond).
         """
         self._check_open()
+        if self._draining:
+            raise self._is_closed()
         if self._listener is not None:
             raise InvalidConfiguration("receive_async() cannot be used beside a message listener")
         if len(self._receives) >= _MAX_PENDING_RECEIVES:
@@ -134,12 +145,20 @@ class Receiving(OfOneProcess, Generic[_C]):
     def _listen_once(self) -> bool:
         if self._listener_paused or self._closed or self._listener is None:
             return False
-        return call_listener(self._inbox, self._listener, cast("_C", self))
+        self._listener_thread = get_ident()  # before it takes a message: a drain waits for the end of the call
+        try:
+            return not self._draining and call_listener(self._inbox, self._listener, cast("_C", self))
+        finally:
+            self._listener_thread = None
+
+    def _listener_is_done(self) -> bool:
+        """No other thread runs the listener. The listener may close its consumer itself."""
+        return self._listener_thread in (None, get_ident())
 
     def _answer_once(self) -> bool:
         if not self._receives:
             return False
-        if self._closed:
+        if self._closed or self._draining:
             self._receives.popleft()(Result.AlreadyClosed, None)
             return True
         if self._inbox.failure is not None:
@@ -178,7 +197,10 @@ class Receiving(OfOneProcess, Generic[_C]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise AlreadyClosed(f"consumer {self._inbox.name} of {self._subscription_name} is closed")
+            raise self._is_closed()
+
+    def _is_closed(self) -> AlreadyClosed:
+        return AlreadyClosed(f"consumer {self._inbox.name} of {self._subscription_name} is closed")
 
     def _deadline(self) -> Deadline:
         return Deadline.after(self._operation_timeout_s)

@@ -144,7 +144,8 @@ class RemoteConsumer:
     """A process announces a consumer of its own. `limits` is how many messages each owner may lease to it in all,
     counted from the member's epoch on. `sticky_ranges` and `allow_out_of_order` are those of Key_Shared.
     `max_redeliver_count` is that of its dead letter policy, if it has one. `delivered` and `unacked` are for
-    operators."""
+    operators. A `draining` consumer accepts no more: the first report of that contains what it holds
+    (`Report.answers`)."""
 
     number: int
     name: str
@@ -156,6 +157,7 @@ class RemoteConsumer:
     delivered: int = 0
     unacked: int = 0
     max_redeliver_count: int | None = None
+    draining: bool = False
 
 
 class Nack(NamedTuple):
@@ -264,12 +266,14 @@ def _read_entries(reader: ByteReader) -> tuple[LeasedEntry, ...]:
     return tuple(sorted([*found, *_ODD.read(reader)], key=lambda entry: entry.offset))
 
 
-_RANGES, _OUT_OF_ORDER = 1, 2
+_RANGES, _OUT_OF_ORDER, _DRAINING = 1, 2, 4
+"""Flags of a consumer. Earlier versions ignore the last one: they redeliver when the consumer has left."""
 
 
 def _consumer_fields(of: RemoteConsumer) -> tuple[Any, ...]:
     ranges = of.sticky_ranges
     flags = (0 if ranges is None else _RANGES) | (_OUT_OF_ORDER if of.allow_out_of_order else 0)
+    flags |= _DRAINING if of.draining else 0
     most = 0 if of.max_redeliver_count is None else of.max_redeliver_count + 1
     return (
         of.number, of.name, of.priority, of.max_unacked, flags, ranges or (), of.limits, of.delivered, of.unacked, most
@@ -280,7 +284,7 @@ def _consumer(reported: tuple[Any, ...]) -> RemoteConsumer:
     number, name, priority, max_unacked, flags, ranges, limits, delivered, unacked, most = reported
     return RemoteConsumer(
         number, name, priority, max_unacked, ranges if flags & _RANGES else None, bool(flags & _OUT_OF_ORDER), limits,
-        delivered, unacked, most - 1 if most else None,
+        delivered, unacked, most - 1 if most else None, bool(flags & _DRAINING),
     )  # fmt: skip
 
 

@@ -158,6 +158,11 @@ class BatchNacks:
                     self._add(entry, late, size, self._clock.monotonic())
         return whole
 
+    def refused(self, partition: int, offset: int, endpoint: Endpoint) -> int:
+        """The number of messages of an entry that the consumer negatively acknowledged, and that wait for delivery."""
+        known = self._entries.get(_Entry(partition, offset, endpoint))
+        return 0 if known is None else (known.waiting | known.ready).bit_count()
+
     def forget_consumer(self, endpoint: Endpoint) -> None:
         """Forget a consumer that is detached, or whose entries are all redelivered."""
         for entry in [entry for entry in self._entries if entry.endpoint is endpoint]:

@@ -244,11 +244,19 @@ class Dispatcher:
             self._keys.detach(endpoint)
         self.choose_active()
 
+    def stop_serving(self, endpoint: Endpoint) -> None:
+        """Serve a draining consumer no more. It holds what it received, and stays the active one until it is detached
+        (Exclusive, Failover), because another one would begin with what this one holds."""
+        if self._keys is not None:
+            self._keys.stop_serving(endpoint)
+
     def choose_active(self) -> None:
         if self._shared is not None:
             return
         for owned in self._owned.values():
             if owned.quiet:  # the owner chooses after all members have replied
+                continue
+            if owned.active is not None and owned.active.endpoint.draining and owned.active.endpoint in self._endpoints:
                 continue
             chosen = active_consumer(self._endpoints, owned.slot)
             for endpoint in self._endpoints:

@@ -87,8 +87,14 @@ class KeyShared:
             SubscriptionBusy: the other consumers have another mode or order.
             HashRangeConflict: its ranges overlap with another consumer's.
         """
-        self._ranges.add(endpoint, endpoint.name, endpoint.key_shared or KeySharedRule())
+        if not endpoint.draining:
+            self._ranges.add(endpoint, endpoint.name, endpoint.key_shared or KeySharedRule())
         self._endpoints.append(endpoint)
+        self._assign()
+
+    def stop_serving(self, endpoint: Endpoint) -> None:
+        """Give the keys of a draining consumer to the others. They wait for the messages that it holds of a key."""
+        self._ranges.remove(endpoint)
         self._assign()
 
     def detach(self, endpoint: Endpoint) -> None:

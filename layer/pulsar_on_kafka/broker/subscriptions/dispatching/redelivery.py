@@ -123,6 +123,14 @@ class Redelivery:
                 owned.postpone(offset, nack.redeliveries)
                 self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
 
+    def refused_in_batch(self, partition: int, offset: int, endpoint: Endpoint) -> int:
+        """See `BatchNacks.refused`."""
+        return self._batches.refused(partition, offset, endpoint)
+
+    def waiting(self, owned: OwnedPartition) -> BitMap64:
+        """The entries that were negatively acknowledged, and wait for their delay."""
+        return self._nacks.offsets(owned.number)
+
     # What is due --------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:

@@ -35,7 +35,7 @@ def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpo
     modulo their count. A topic without partitions takes the consumer on a ring of hashes (`next_on_ring`).
     Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer.
     """
-    candidates = [endpoint for endpoint in endpoints if not endpoint.closed]
+    candidates = [endpoint for endpoint in endpoints if not endpoint.closed and not endpoint.draining]
     if not candidates:
         return None
     highest = min(endpoint.priority for endpoint in candidates)

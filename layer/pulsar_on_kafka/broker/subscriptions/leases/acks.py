@@ -266,8 +266,9 @@ class LeaseAcks:
         nacks = self._nacks.setdefault(leased.slot.number, [])
         seen = leased.redeliveries
         nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
-        leased.refused = True
-        if not self._in_order:
+        if self._in_order:
+            leased.refused.update(offsets)
+        else:
             leased.let_go(offsets)
 
     def gone(self, leased: LeasedPartition, offsets: Sequence[int]) -> None:

@@ -13,7 +13,12 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks, PartitionConsumer
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    Delivery,
+    Endpoint,
+    PartitionAcks,
+    PartitionConsumer,
+)
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
@@ -74,8 +79,8 @@ class LeasedPartition:
         """Used where messages go to one consumer at a time."""
         self.given_back = False
         """A consumer gave everything back, and receives nothing before the owner's recall."""
-        self.refused = False
-        """A consumer negatively acknowledged an entry that it held since the last recall."""
+        self.refused = BitMap64()
+        """The entries that a consumer negatively acknowledged since the last recall, and holds (Failover)."""
 
     def as_held(self) -> HeldHere:
         """The entries in the form that does not depend on the partition's owner."""
@@ -128,7 +133,8 @@ class LeasedPartition:
         """Drop all entries; cumulative acknowledgements still count for them."""
         plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
         self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
-        self.given_back = self.refused = False
+        self.given_back = False
+        self.refused.clear()
         self.let_go(list(self.in_flight.holders))
 
     def let_go(self, offsets: Sequence[int]) -> None:
@@ -190,6 +196,16 @@ class LeasedPartitions:
         self.do_not_read(lambda each: each.endpoint is endpoint)
         for leased in self.partitions.values():
             leased.let_go(leased.in_flight.held_by(endpoint.feed(leased.slot)))
+
+    def take_back(self, endpoint: Endpoint, taken: Mapping[int, Sequence[Delivery]]) -> None:
+        """A draining consumer holds only what it received: not `taken`, by partition, and no unread entry."""
+        for each in self.do_not_read(lambda each: each.endpoint is endpoint):
+            each.partition.let_go([entry.offset for entry in each.entries])
+        for number in taken.keys() & self.partitions.keys():
+            leased = self.partitions[number]
+            feed, in_flight = endpoint.feed(leased.slot), leased.in_flight
+            back = in_flight.not_received(taken[number], leased.chunks)
+            leased.let_go([offset for offset in back if in_flight.holders.get(offset) is feed])
 
     def give_back(self, number: int) -> LeasedPartition | None:
         """Remove a partition that this process owns now. Returns its held entries, without unread ones."""

@@ -71,6 +71,7 @@ class Lessee:
         self._saves = UnsavedReports()
         self._reported_s = -KNOCK_S
         self._reported_consumers: frozenset[int] = frozenset()
+        self._reported_draining: frozenset[int] = frozenset()
         self._unwritten: Report | None = None
         self._reports = 0
         """The number of reports made, in all epochs."""
@@ -81,6 +82,8 @@ class Lessee:
         self._leased_s: dict[Endpoint, float] = {}
         """The time of the last lease, by consumer."""
         self.partitions = self._holdings.partitions
+        self.take_back = self._holdings.take_back
+        """Takes entries back from a draining consumer. The next report contains what it holds."""
         self.requesting = False
         """This process requests messages of other owners' partitions."""
         self.announces = False
@@ -165,6 +168,8 @@ class Lessee:
         self._permits.open(lease.owner)
         self._leased_s[endpoint] = self.now_s
         entries = self._not_acknowledged(leased.slot.number, lease)
+        if endpoint.emptied:
+            return  # the owner takes these back when it has received the report of that
         leased.hold(entries, endpoint.feed(leased.slot))
         if leased.given_back or not entries:
             return
@@ -192,6 +197,7 @@ class Lessee:
     def _next_epoch(self) -> None:
         self._epoch += 1
         self._sequence = 0
+        self._reported_draining = frozenset()
         self.is_known = False
         self._permits.close_all()
 
@@ -362,6 +368,7 @@ class Lessee:
         if self._unwritten is not None:
             return self._unwritten
         requested = {n: leased for n, leased in self.partitions.items() if leased.requested is not None}
+        draining = self._permits.draining()
         if not requested and not self._is_due():
             return None
         self._sequence += 1
@@ -375,6 +382,7 @@ class Lessee:
         acks, batch_acks, nacks = self._acks.take()
         if save:
             self._save_requested_at = self._reports
+        replied = requested if draining <= self._reported_draining else self.partitions
         self._unwritten = Report(
             self._life,
             self.id,
@@ -384,7 +392,7 @@ class Lessee:
             acks,
             batch_acks,
             nacks,
-            {n: self._reply(leased, leased.requested or 0) for n, leased in requested.items()},
+            {n: self._reply(leased, leased.requested or leased.version) for n, leased in replied.items()},
             leaving=not consumers,
             save=save,
         )
@@ -392,6 +400,7 @@ class Lessee:
             leased.requested = None
         self._reported_s = self.now_s
         self._reported_consumers = frozenset(each.number for each in consumers)
+        self._reported_draining = draining & self._reported_consumers
         if self._unwritten.leaving:
             # Owners forget a member that leaves, and redeliver its entries. They count from 1 in its next epoch.
             self._next_epoch()
@@ -422,6 +431,8 @@ class Lessee:
 
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:
+            return True
+        if self._reported_consumers and not self._permits.draining() <= self._reported_draining:
             return True
         if self._acks and self.now_s - self._reported_s >= self.acks_s:
             return True

@@ -18,6 +18,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
+from pyroaring import BitMap64
+
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.cursor.identity import new_session
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
@@ -215,13 +217,13 @@ class Lessor:
                 continue  # see `TakeOvers.note_refusals`
             if owned is not None and received >= member.recalled.get(number, 0):
                 self._refuse(member, owned, nacks)
-        self._update_consumers(member, report)
+        self._update_consumers(member, report, fresh)
         for number in report.answers.keys() & fresh.keys():
             self._apply_reply(member, number, report)
         if report.leaving:
             self._drop(member, Departure.CLOSED)
 
-    def _update_consumers(self, member: LeaseMember, report: Report) -> None:
+    def _update_consumers(self, member: LeaseMember, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         reported = {consumer.number: consumer for consumer in report.consumers}
         for number in member.consumers.keys() - reported.keys():
             self._dispatch.detach(member.consumers.pop(number))
@@ -229,8 +231,28 @@ class Lessor:
             endpoint = member.consumers.get(number)
             if endpoint is None:
                 endpoint = self._attach(member, consumer)
-            if endpoint is not None:
-                endpoint.allow(consumer.limits.get(self.owner, 0))
+            if endpoint is None:
+                continue
+            endpoint.allow(consumer.limits.get(self.owner, 0))
+            if consumer.draining and not endpoint.draining:
+                endpoint.begin_draining()
+                self._dispatch.stop_serving(endpoint)
+                self._take_back(member, endpoint, report, fresh)
+
+    def _take_back(
+        self, member: LeaseMember, endpoint: RemoteEndpoint, report: Report, fresh: Mapping[int, OwnedPartition]
+    ) -> None:
+        """A draining consumer holds what the report says, and no other entry that was leased to it. Its process drops
+        leases that it has not received yet."""
+        for number, owned in () if self._in_order else fresh.items():
+            if self._take_overs.awaits(number, member.id.client_id):
+                continue
+            kept, held = BitMap64(), report.answers.get(number)
+            for (consumer, _), offsets in () if held is None else held.offsets.items():
+                if consumer == endpoint.number:
+                    kept |= offsets
+            feed = endpoint.feed(owned.slot)
+            owned.take_back(feed, BitMap64(owned.in_flight.held_by(feed)) - kept)
 
     def _attach(self, member: LeaseMember, reported: RemoteConsumer) -> RemoteEndpoint | None:
         if reported.number in member.refused:
@@ -243,6 +265,7 @@ class Lessor:
             self._recall(member, partition)
 
         endpoint = RemoteEndpoint(reported, member.id.client_id, lend, recall, self.may_lease)
+        endpoint.draining = reported.draining
         try:
             self._dispatch.attach(endpoint)
         except errors.Refused as reason:

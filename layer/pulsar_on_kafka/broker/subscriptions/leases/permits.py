@@ -106,6 +106,10 @@ class LeasePermits:
                 self._next_number += 1
         return frozenset(self.numbers.values())
 
+    def draining(self) -> frozenset[int]:
+        """The numbers of the announced consumers that accept no more."""
+        return frozenset(number for endpoint, number in self.numbers.items() if endpoint.emptied)
+
     def described(self, *, requesting: bool) -> tuple[RemoteConsumer, ...]:
         """The consumers for a report. Their limits count as reported from now on."""
         self.number_consumers()
@@ -188,4 +192,5 @@ def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> Rem
         endpoint.delivered,
         endpoint.unacked,
         None if endpoint.dead_letters is None else endpoint.dead_letters.max_redeliver_count,
+        endpoint.emptied,
     )

@@ -104,6 +104,16 @@ class SubscriptionMember:
             return
         outcome(self.run(lambda: self._serving.detach(endpoint)), deadline, "the consumer to be detached")
 
+    def begin_draining(self, endpoint: Endpoint) -> None:
+        """Hand the consumer's messages back that were not received; it gets no more."""
+        endpoint.begin_draining()
+        self.run(lambda: self._serving.drains.begin(endpoint))
+
+    def request_unsettled(self, endpoint: Endpoint) -> Future[int]:
+        """The number of entries that a draining consumer's application has received and not settled; fails once the
+        member has ended."""
+        return self.run(lambda: self._serving.drains.unsettled(endpoint))
+
     def wake(self) -> None:
         """Begin a step of the member soon."""
         self._commands.wake()

@@ -20,6 +20,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatch
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.broker.subscriptions.member.consumer_drains import ConsumerDrains
 from pulsar_on_kafka.broker.subscriptions.member.consumer_reports import ConsumerReports
 from pulsar_on_kafka.broker.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.broker.subscriptions.member.next_step import NextStep, StepProgress, StepTimer
@@ -88,6 +89,7 @@ class MemberServing:
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_report)
         self.reports = ConsumerReports(clock, self.dispatcher, lessee, owned, endpoints)
+        self.drains = ConsumerDrains(self.dispatcher, lessee, owned, in_order=not handle.type.is_shared)
         self._timer = StepTimer(
             handle, self.dispatcher, self._reader, self.ownership, self.leasing, owned, endpoints, commands.wake,
             services.ack_persist_interval_s,

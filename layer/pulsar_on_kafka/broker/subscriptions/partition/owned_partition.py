@@ -397,9 +397,13 @@ class OwnedPartition:
         taken = consumer.endpoint.discard(self.slot)
         not_received = in_flight.not_received(taken, self.chunks.known)
         consumer.endpoint.restore([delivery for delivery in taken if delivery.offset not in not_received])
-        back = [o for o in not_received if in_flight.holders.get(o) is consumer]
-        in_flight.let_go(back)
+        self.take_back(consumer, not_received)
         in_flight.let_go([o for o in in_flight.held_by(consumer) if o in refused])
+
+    def take_back(self, consumer: PartitionConsumer, not_received: Iterable[int]) -> None:
+        """Redelivers those of these entries that this consumer holds and did not receive; that does not count."""
+        back = [o for o in not_received if self.holders.get(o) is consumer]
+        self.in_flight.let_go(back)
         self.redeliveries.waiting.update(back)
         if self.guard is not None:
             self.guard.departed(back, Departure.CLOSED)

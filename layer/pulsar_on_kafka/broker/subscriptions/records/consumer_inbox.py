@@ -316,6 +316,12 @@ class Endpoint:
         self.failure: Exception | None = None
         self.on_available: Callable[[], None] | None = None
         self.wake_member: Callable[[], None] = _do_nothing
+        self.draining = False
+        """The consumer takes no more messages, and settles those that the application has (`ConsumerDrains`)."""
+        self.emptied = False
+        """The member has taken the messages out of a draining inbox."""
+        self.not_received: dict[tuple[int, int], tuple[int, int]] = {}
+        """The messages in a draining inbox, by partition and offset: their number, and that of the entry's messages."""
         self._level = capacity // 2
         self._waiting = 0
         self._closed = False
@@ -336,7 +342,7 @@ class Endpoint:
     # The member's side --------------------------------------------------------------------------------------------
 
     def permits(self) -> int:
-        if self._closed:
+        if self._closed or self.draining:
             return 0
         here = len(self.queue)
         room = (self.capacity or self._waiting) - here
@@ -366,7 +372,7 @@ class Endpoint:
 
     def has_room_again(self) -> bool:
         """Whether at most half of it is full, or the level that the member watches for is reached."""
-        return len(self.queue) <= self._level
+        return len(self.queue) <= self._level and not self.draining
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.queue.extend(deliveries)
@@ -411,6 +417,17 @@ class Endpoint:
         self.restore(kept)
         return taken
 
+    def empty(self) -> list[Delivery]:
+        """Takes out all messages that were not received. The inbox holds nothing from now on."""
+        self.emptied = True
+        taken = self.discard(None)
+        for delivery in taken:
+            place = delivery.feed.slot.number, delivery.offset
+            number, size = self.not_received.get(place, (0, 0))
+            entry = getattr(delivery, "entry", None)
+            self.not_received[place] = number + 1, size or (1 if entry is None else entry.size)
+        return taken
+
     def take_back(self, slot: PartitionAcks) -> None:
         """Drops the waiting messages of a partition, and its ack timeouts: all of it is redelivered."""
         self.discard(slot)
@@ -426,7 +443,7 @@ class Endpoint:
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Puts back what `discard` returned, before everything that is here."""
         self.queue.extendleft(reversed(deliveries))
-        if self._closed:  # while `discard` replaced the queue
+        if self._closed or self.emptied:  # while `discard` replaced the queue
             self.queue = _closed_queue()
         if deliveries and self._waiting:
             with self._changed:
@@ -469,7 +486,7 @@ class Endpoint:
             self._waiting += 1
             try:
                 while True:
-                    if self._closed:
+                    if self._closed or self.draining:
                         raise Closed(f"consumer {self.name} is closed")
                     try:
                         delivery = self.queue.popleft()
@@ -488,6 +505,12 @@ class Endpoint:
                     self._changed.wait(min(LONGEST_WAIT_S, deadline.remaining_s()))
             finally:
                 self._waiting -= 1
+
+    def begin_draining(self) -> None:
+        """Takes no more messages from now on; those here are for the member to take out (`empty`)."""
+        with self._changed:
+            self.draining = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Drops the messages, now and later, and what refers to the application and the member (see `Delivery`)."""

@@ -60,7 +60,7 @@ class RemoteEndpoint(Endpoint):
         self._limit = limit
 
     def permits(self) -> int:
-        if self.closed or self._limit <= self.leased or not self._may_lease():
+        if self.closed or self.draining or self._limit <= self.leased or not self._may_lease():
             return 0
         return self._limit - self.leased
 
