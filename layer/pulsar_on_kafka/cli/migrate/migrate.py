@@ -11,6 +11,7 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.cli.migrate.migrate_export import app as export_app
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_at, admin_of
@@ -25,6 +26,7 @@ from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationRecor
 app = typer.Typer(no_args_is_help=True)
 
 app.add_typer(import_app, name="import")
+app.add_typer(export_app, name="export")
 
 _CALL_S: Final = 60.0
 

@@ -12,6 +12,15 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.cli.migrate.pulsar_options import (
+    BROKER_SCHEMES,
+    WEB_SCHEMES,
+    AccessOptions,
+    PrivateKeyOption,
+    TenantArgument,
+    pulsar_address,
+    require_scheme,
+)
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
@@ -41,10 +50,6 @@ app = typer.Typer(help="Copy a tenant from Apache Pulsar to this Kafka cluster."
 
 _CALL_S: Final = 60.0
 _ORIGIN: Final = "pulsar:"
-_BROKER_SCHEMES: Final = ("pulsar", "pulsar+ssl")
-_WEB_SCHEMES: Final = ("http", "https")
-
-TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Its name, in Pulsar and here.")]
 
 
 @dataclass(frozen=True)
@@ -63,35 +68,6 @@ class WhereOptions:
     name: Annotated[
         str | None, typer.Option("--name", help="The Pulsar cluster's name; by default the one that it calls itself.")
     ] = None
-
-
-@dataclass(frozen=True)
-class AccessOptions:
-    """Login at Pulsar, and the way its connections and messages are protected."""
-
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="A JSON Web Token for Pulsar.", exists=True, dir_okay=False),
-    ] = None
-    trust_certs: Annotated[
-        Path | None,
-        typer.Option(
-            "--trust-certs",
-            metavar="FILE",
-            help="The authorities that signed Pulsar's certificates.",
-            exists=True,
-            dir_okay=False,
-        ),
-    ] = None
-
-
-PrivateKeyOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--private-key", metavar="FILE", exists=True, dir_okay=False,
-        help="Decrypts encrypted messages, which are stored in clear then.",
-    ),
-]  # fmt: skip
 
 
 @command(app, "plan")
@@ -162,8 +138,8 @@ def switch(
 
     Until it is done, programs that arrive at the gateway wait.
     """
-    for url, schemes in ((gateway, _BROKER_SCHEMES), (gateway_admin, _WEB_SCHEMES)):
-        _require_scheme(url, schemes, "the gateway")
+    for url, schemes in ((gateway, BROKER_SCHEMES), (gateway_admin, WEB_SCHEMES)):
+        require_scheme(url, schemes, "the gateway")
     official_client()
     known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
     address = _address(known, where, access, private_key)
@@ -207,19 +183,7 @@ def verify(
 def _address(
     known: ImportRecord | None, where: WhereOptions, access: AccessOptions, private_key: Path | None
 ) -> PulsarAddress:
-    service_url = where.service_url or (known.service_url if known is not None else None)
-    admin_url = where.admin_url or (known.admin_url if known is not None else None)
-    if service_url is None or admin_url is None:
-        raise CommandFailed("name Pulsar's address: --from pulsar://HOST:6650 --admin http://HOST:8080")
-    for url, schemes in ((service_url, _BROKER_SCHEMES), (admin_url, _WEB_SCHEMES)):
-        _require_scheme(url, schemes, "Pulsar")
-    token = access.token_file.read_text(encoding="utf-8").strip() if access.token_file is not None else ""
-    return PulsarAddress(service_url, admin_url, token, str(access.trust_certs or ""), str(private_key or ""))
-
-
-def _require_scheme(url: str, schemes: tuple[str, str], whose: str) -> None:
-    if url.partition("://")[0] not in schemes:
-        raise CommandFailed(f"{url} is no address of {whose}, expected {schemes[0]}:// or {schemes[1]}://")
+    return pulsar_address("--from", where.service_url, where.admin_url, known, access, private_key)
 
 
 def _origin(here: AdminClient, pulsar: PulsarAdmin, name: str | None) -> str:

@@ -138,6 +138,11 @@ class Tail:
         self._look_required = True
         return False
 
+    def waits_from(self, partition: int) -> int | None:
+        """The offset of the first message of a transaction that was open at the last look; None without one."""
+        committed = self._readable.committed.get(partition)
+        return None if committed is None else committed.waits_from
+
     def read_counts(self) -> ReadCounts:
         """The counts of this reader up to now, for `ReaderMeter`."""
         return ReadCounts(self._endpoint.delivered, self._endpoint.decryptor.failures, self._received_bytes)

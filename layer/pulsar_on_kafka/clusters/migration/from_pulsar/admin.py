@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
 
@@ -59,6 +60,8 @@ def namespace_policies(reported: Mapping[str, Any]) -> tuple[dict[str, Any], tup
 
 _TIMEOUT_S: Final = 60.0
 _ENTRY_S: Final = 10.0
+_MAX_REQUESTED: Final = 2_000
+"""The limit of entries behind the last message that are requested from Pulsar one by one."""
 _ERRORS: Final[Mapping[int, type[errors.LayerError]]] = {
     401: errors.NotAuthorized,
     403: errors.NotAuthorized,
@@ -266,6 +269,14 @@ class PulsarAdmin:
         if headers is None or _MARKER in headers or headers.get(_ABORTED) == "true":
             return EntryKind.NOTHING
         return EntryKind.MESSAGE
+
+    def more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
+        """Whether readers get any message behind the position; True where that would take too many requests."""
+        for position in islice(there.behind(behind), _MAX_REQUESTED):
+            kind = self.kind_of(name, position)
+            if kind is not EntryKind.NOTHING:
+                return kind is EntryKind.MESSAGE
+        return next(islice(there.behind(behind), _MAX_REQUESTED, None), None) is not None
 
     def _entry(self, name: str, position: Position) -> Mapping[str, str] | None:
         """Metadata of the entry beside its content; None: it was deleted. Raises NotTold."""

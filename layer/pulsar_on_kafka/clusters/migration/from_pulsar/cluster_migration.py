@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin, TopicIsMigrated, path_of
 
 _CHECK: Final = "clusterMigrationCheckDurationSeconds"
@@ -91,6 +92,21 @@ class ClusterMigration:
         """Loads the topic. True also for one that Pulsar has deleted: it had no subscription. Raises TopicIsMigrated:
         it is not loaded, and its namespace is marked."""
         return str(self._stats(partition).get("state", _TERMINATED)) == _TERMINATED
+
+    def is_terminated_once_loaded(self, partition: str, deadline: Deadline) -> bool:
+        """Wait until Pulsar loads it: a broker may not know yet that the mark is gone. Raises DeadlineExceeded."""
+        found: list[bool] = []
+
+        def replied() -> bool:
+            try:
+                found.append(self.is_terminated(partition))
+            except TopicIsMigrated:
+                return False
+            return True
+
+        if not wait_until(replied, deadline):
+            raise errors.DeadlineExceeded(f"Pulsar does not load {partition}: its namespace is marked as migrated")
+        return found[0]
 
     def is_stuck(self, partition: str) -> bool:
         """Whether publishing has not ended, so that the topic takes no reader."""

@@ -57,7 +57,8 @@ class PulsarMessage:
 class Entry:
     """An entry of one partition, with all of its messages; of a chunked message the last chunk's, and all of it.
 
-    `schema_version` is Pulsar's number, -1 for none. `encryption`: the payload is encrypted. `in_chunks`: it was.
+    `schema_version` is Pulsar's number, -1 for none. `encryption`: the payload is encrypted. `first_chunk`:
+    of a chunked message, the first chunk's position.
     """
 
     position: Position
@@ -67,7 +68,11 @@ class Entry:
     schema_version: int = -1
     encryption: EncryptionInfo | None = None
     deliver_at_ms: int | None = None
-    in_chunks: bool = False
+    first_chunk: Position | None = None
+
+    @property
+    def in_chunks(self) -> bool:
+        return self.first_chunk is not None
 
 
 class EntryCopy(NamedTuple):

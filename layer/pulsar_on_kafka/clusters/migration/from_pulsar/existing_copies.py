@@ -10,7 +10,10 @@ from typing import Final
 
 from pyroaring import BitMap
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.replication_state.acks import ReplicatedAcks
 from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun, OriginIndex, is_marker
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Digest
@@ -66,6 +69,16 @@ class CopiesHere:
         for offset in chunks + self.incomplete:
             found.add(offset, BitMap([0]))
         return found
+
+
+def copies_here(
+    node: Node, topic: Topic, partition: int, cluster: str, deadline: Deadline, *, digests: bool = False
+) -> CopiesHere:
+    """Reads the copies of one partition here of entries of the Pulsar cluster. Raises StoreError, CorruptRecord."""
+    low, end = node.fetcher.watermarks(topic.kafka_topic, partition, deadline)
+    fences = node.producers.fences(topic, partition, deadline)
+    batches = node.fetcher.read(topic.kafka_topic, partition, low, end, deadline)
+    return read_copies(batches, low, end, cluster, partition, fences, digests=digests)
 
 
 def read_copies(

@@ -354,7 +354,7 @@ class PulsarReading:
                 [_message(each) for each in messages],
                 _schema_version(first),
                 self._encryption(first),
-                in_chunks=decode_message_id(first.message_id().serialize()).first_chunk is not None,
+                first_chunk=_first_chunk(first),
             )
         except (ValueError, errors.LayerError) as failure:  # UnicodeDecodeError is one
             raise errors.Corrupt(f"{topic}: message at {position} cannot be taken over: {failure}") from failure
@@ -395,6 +395,11 @@ def _sequence_id(message: Any) -> int:
 def _position(message: Any) -> Position:
     found = message.message_id()
     return Position(found.ledger_id(), found.entry_id())
+
+
+def _first_chunk(message: Any) -> Position | None:
+    found = decode_message_id(message.message_id().serialize()).first_chunk
+    return None if found is None else Position(*found)
 
 
 def _messages_of(message: Any) -> int:

@@ -147,7 +147,7 @@ class ImportSwitchWorker:
     def _terminate(self, names: Sequence[str], deadline: Deadline) -> None:
         """Have Pulsar take no more messages, and the producers leave. Ends without a mark."""
         self._report(f"Pulsar terminates {counted(len(names), 'partition')} ...")
-        while open_yet := [name for name in names if not self._is_terminated(name, deadline)]:
+        while open_yet := [name for name in names if not self._migration.is_terminated_once_loaded(name, deadline)]:
             self._mark()
             if not wait_until(partial(self._are_terminated, open_yet), deadline):
                 raise errors.DeadlineExceeded(
@@ -155,21 +155,6 @@ class ImportSwitchWorker:
                     "tenant is closed here until then"
                 )
             self._unmark()
-
-    def _is_terminated(self, name: str, deadline: Deadline) -> bool:
-        """Wait until Pulsar loads it: a broker may not know yet that the mark is gone."""
-        found: list[bool] = []
-
-        def replied() -> bool:
-            try:
-                found.append(self._migration.is_terminated(name))
-            except TopicIsMigrated:
-                return False
-            return True
-
-        if not wait_until(replied, deadline):
-            raise errors.DeadlineExceeded(f"Pulsar does not load {name}: its namespace is marked as migrated")
-        return found[0]
 
     def _are_terminated(self, names: list[str]) -> bool:
         """Removes the terminated ones, and those that have to be loaded first."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
@@ -25,7 +24,6 @@ from pulsar_on_kafka.broker.publishing.chunking import record_limit
 from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide, without_acknowledged, without_message
 from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
-    EntryKind,
     EntryNotReturned,
     PulsarAdmin,
     PulsarPartition,
@@ -41,11 +39,10 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.copying import CopiedCounts,
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Entry, OriginOfCopies, copies, digest_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     Acknowledged,
-    Position,
     place_of,
     position_at,
 )
-from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, read_copies
+from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, copies_here
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import IncompleteMessage, PulsarAddress, PulsarReading
 from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka.clusters.migration.inventory import create_apart
@@ -61,8 +58,6 @@ _BACK_ENTRIES: Final = 10_000
 """A run begins to read so many entries before the last one that is here: the chunks of a message that was not complete
 then lie there."""
 _COMPRESSION: Final = "lz4"
-_MAX_REQUESTED: Final = 2_000
-"""The limit of entries behind the last message that are requested from Pulsar one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +205,7 @@ class ImportWorker:
             copy = PartitionCopy(target, number, origin, schemas, max_bytes)
             highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
             start = None if highest < 0 else there.before(position_at(highest), _BACK_ENTRIES)
-            more_comes = partial(self._more_comes, name, there)
+            more_comes = partial(self._pulsar.more_comes, name, there)
             entries = reading.entries(name, start, there.last, more_comes, Deadline.after(_READ_S))
             copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
             self._report_copied(name, there, copy.counts)
@@ -236,14 +231,6 @@ class ImportWorker:
                         "come at once"
                     )
             yield entry
-
-    def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
-        """Whether readers get any following message; True where that would take too many requests."""
-        for position in islice(there.behind(behind), _MAX_REQUESTED):
-            kind = self._pulsar.kind_of(name, position)
-            if kind is not EntryKind.NOTHING:
-                return kind is EntryKind.MESSAGE
-        return next(islice(there.behind(behind), _MAX_REQUESTED, None), None) is not None
 
     def _report_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
         self._report(
@@ -339,7 +326,7 @@ class ImportWorker:
             copied = self.copies(here, number, digests=True)
             entries = ComparedEntries(copied)
             origin = OriginOfCopies(self.record.origin, number, self.record.run)
-            more_comes = partial(self._more_comes, name, there)
+            more_comes = partial(self._pulsar.more_comes, name, there)
             for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
                 records = copies(entry, origin, *schemas.of(entry.schema_version), max_bytes, "any")
                 entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
@@ -371,11 +358,8 @@ class ImportWorker:
 
     def copies(self, here: Topic, partition: int, *, digests: bool = False) -> CopiesHere:
         """Read the copies of one partition."""
-        node, deadline = self._node, Deadline.after(_READ_S)
-        low, end = node.fetcher.watermarks(here.kafka_topic, partition, deadline)
-        fences = node.producers.fences(here, partition, deadline)
-        batches = node.fetcher.read(here.kafka_topic, partition, low, end, deadline)
-        return read_copies(batches, low, end, self.record.origin, partition, fences, digests=digests)
+        deadline = Deadline.after(_READ_S)
+        return copies_here(self._node, here, partition, self.record.origin, deadline, digests=digests)
 
     def _still_mine(self) -> None:
         self._node.imports.check(self.record, self._call())

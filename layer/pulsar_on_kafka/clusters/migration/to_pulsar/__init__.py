@@ -1,0 +1,1 @@
+"""Export of a tenant to a running Apache Pulsar."""
