@@ -178,9 +178,11 @@ class Consumer(OfOneProcess):
         with asyncio_errors():
             self._consumer.negative_acknowledge(message._msg_id if isinstance(message, MessageId) else message)
 
-    async def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """Sends a copy of this message that is delivered after `delay_ms`, and acknowledges the message. Not in the
-        official client.
+    async def reconsume_later(
+        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+    ) -> None:
+        """Sends a copy of this message that is delivered after `delay_ms`, by default after the consumer's
+        `retry_letter_backoff`, and acknowledges the message. Not in the official client.
 
         Raises:
             PulsarException: see the blocking consumer's `reconsume_later`.

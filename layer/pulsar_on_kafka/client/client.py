@@ -225,7 +225,7 @@ class Client(OfOneProcess):
         consumer then has a second topic, `<topic>-<subscription>-RETRY`, is one of several topics, and has dead letters
         after 16 redeliveries or retries unless `dead_letter_policy` says otherwise, by default in
         `<topic>-<subscription>-DLQ`, one for all partitions. Delays count on Shared and Key_Shared only; letters are
-        sent unencrypted, as Java's.
+        sent unencrypted, as Java's. `retry_letter_backoff` decides the delay of letters without one of their own.
 
         With `subscription_mode` NonDurable (not in the official client; source: Java's `SubscriptionMode`) the
         subscription begins at `initial_position`, ends with its last consumer in any process, also a killed one, and

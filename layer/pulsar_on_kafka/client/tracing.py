@@ -389,7 +389,9 @@ class _TracedCalls:
         with self._spans.ending(message, "negative_acknowledge"):
             self._own.negative_acknowledge(self._consumer, message)
 
-    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+    def reconsume_later(
+        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+    ) -> None:
         with self._spans.ending(message, "acknowledge"):
             self._own.reconsume_later(self._consumer, message, delay_ms, properties)
 

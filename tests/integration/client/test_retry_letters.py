@@ -10,13 +10,13 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
-from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, send
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Process, Unique, send
 
 
-def subscribed(client: pulsar.Client, topic: str) -> pulsar.Consumer:
+def subscribed(client: pulsar.Client, topic: str, **options: Any) -> pulsar.Consumer:
     return client.subscribe(
         topic, "s", SHARED, initial_position=EARLIEST, retry_enable=True,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), **options,
     )  # fmt: skip
 
 
@@ -41,6 +41,42 @@ def test_what_is_refused(client: pulsar.Client, unique: Unique) -> None:
     consumer.close()
     with pytest.raises(pulsar.AlreadyClosed):
         consumer.reconsume_later(message, 10)
+
+
+def test_delays_grow_from_process_to_process(process: Process, unique: Unique) -> None:
+    topic = unique()
+    backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=20, max_delay_ms=100, multiplier=3)
+    send(process(), topic, 1)
+    delays = []
+    for _ in range(3):
+        consumer = subscribed(process(), topic, retry_letter_backoff=backoff)
+        message = consumer.receive(PATIENCE_MS)
+        delays.append(message.properties().get("DELAY_TIME"))
+        consumer.reconsume_later(message)
+        consumer.close()
+    assert delays == [None, "20", "60"]
+    dead = process().create_reader(f"{topic}-s-DLQ", pulsar.MessageId.earliest).read_next(PATIENCE_MS)
+    assert (dead.properties()["RECONSUMETIMES"], dead.properties()["DELAY_TIME"]) == ("3", "100")
+
+
+class _Wrong:
+    def next(self, redelivery_count: int) -> int:
+        return -redelivery_count - 1
+
+
+def test_a_delay_is_required(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    send(client, topic, 1)
+    with pytest.raises(pulsar.InvalidConfiguration, match="retry_enable=True"):
+        client.subscribe(topic, "s", SHARED, retry_letter_backoff=_Wrong())
+    consumer = subscribed(client, topic)
+    message = consumer.receive(PATIENCE_MS)
+    with pytest.raises(pulsar.InvalidConfiguration, match="retry_letter_backoff"):
+        consumer.reconsume_later(message)
+    consumer.close()
+    wrong = subscribed(client, topic, retry_letter_backoff=_Wrong())
+    with pytest.raises(pulsar.InvalidConfiguration, match="got -1"):
+        wrong.reconsume_later(wrong.receive(PATIENCE_MS))
 
 
 def test_asyncio(service_url: str, unique: Unique) -> None:

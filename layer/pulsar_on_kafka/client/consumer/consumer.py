@@ -109,6 +109,7 @@ class ConsumerOptions(_Official):
     negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
     priority_level: Annotated[int, OptionRange(0)] = 0
     retry_enable: bool = False
+    retry_letter_backoff: RedeliveryBackoff | None = None
     expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = 60_000
     subscription_mode: SubscriptionMode = SubscriptionMode.Durable
 
@@ -125,6 +126,8 @@ class ConsumerOptions(_Official):
         kind = self.consumer_type
         if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
             raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
+        if self.retry_letter_backoff is not None and not self.retry_enable:
+            raise InvalidConfiguration("retry_letter_backoff is for retry letters: set retry_enable=True")
         if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
             raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
         check_texts("properties", self.properties)
@@ -303,9 +306,12 @@ class Consumer(Receiving["Consumer"]):
         place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
         self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
 
-    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+    def reconsume_later(
+        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+    ) -> None:
         """Sends a copy of this message that is delivered after `delay_ms` (0 to ten years), and acknowledges the
-        message.
+        message. Without `delay_ms` the `retry_letter_backoff` of `subscribe` decides: its `next` gets the number of
+        earlier retries, which the copies carry from process to process.
 
         For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
         between the two leaves both. `properties` are added to the copy's (see `client.consumer.dead_letters`). Not in
@@ -314,7 +320,8 @@ class Consumer(Receiving["Consumer"]):
         Differs from Pulsar: the message is not redelivered by itself when this fails.
 
         Raises:
-            InvalidConfiguration: the consumer was made without `retry_enable`, or the delay is out of range.
+            InvalidConfiguration: the consumer was made without `retry_enable`, the delay is out of range, or there is
+                neither a delay nor a backoff.
             TypeError: not a message.
             OperationNotSupported: a message of another topic.
             InvalidMessage: its property RECONSUMETIMES is no number.

@@ -22,7 +22,11 @@ from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicy
+from pulsar_on_kafka.client.values.dead_letter_policy import (
+    ConsumerDeadLetterPolicy,
+    DeadLetterPolicy,
+    RedeliveryBackoff,
+)
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.crypto.encryptor import Produce
 from pulsar_on_kafka.exceptions import (
@@ -414,13 +418,38 @@ def check_retry(message: object, delay_ms: object, properties: dict[str, str] | 
     """Raises the errors of `Consumer.reconsume_later` about its arguments."""
     if not isinstance(message, Message):
         raise TypeError(f"reconsume_later takes a message, got {type(message).__name__}: {message!r:.60}")
-    check_type(int, "delay_ms", delay_ms)
-    assert isinstance(delay_ms, int)  # noqa: S101 - checked
-    check_range("delay_ms", delay_ms, 0, MAX_DELAY_MS)
+    check_type_or_none(int, "delay_ms", delay_ms)
+    if isinstance(delay_ms, int):
+        check_range("delay_ms", delay_ms, 0, MAX_DELAY_MS)
     check_type_or_none(dict, "properties", properties)
     for key, value in (properties or {}).items():
         check_type(str, "a key of properties", key)
         check_type(str, f"properties[{key!r}]", value)
+
+
+def retry_delay_ms(message: Message, backoff: RedeliveryBackoff | None) -> int:
+    """The delay of a message's next retry letter by the consumer's backoff.
+
+    Raises:
+        InvalidConfiguration: there is no backoff, or its delay is out of range.
+        InvalidMessage: the message's property RECONSUMETIMES is no number.
+    """
+    if backoff is None:
+        raise InvalidConfiguration("reconsume_later needs delay_ms, or a consumer with retry_letter_backoff")
+    delay_ms = backoff.next(retries_of(message.properties(), message.message_id()))
+    check_type(int, "the delay of retry_letter_backoff", delay_ms)
+    check_range("the delay of retry_letter_backoff", delay_ms, 0, MAX_DELAY_MS)
+    return delay_ms
+
+
+def retries_of(properties: Mapping[str, str], named: object) -> int:
+    """The number of retries before that a letter's properties contain; 0 for other messages. Raises InvalidMessage,
+    which names the message as `named`."""
+    before = properties.get(RECONSUMETIMES, "0")
+    times = decimal_or_none(before)
+    if times is None:
+        raise InvalidMessage(f"message {named}: property {RECONSUMETIMES} must be a number, got {before!r:.60}")
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,13 +481,7 @@ class RetryTopics:
             InvalidMessage: its property RECONSUMETIMES is no number.
         """
         combined = {**origin, **properties, **extra}
-        before = combined.get(RECONSUMETIMES, "0")
-        times = decimal_or_none(before)
-        if times is None:
-            raise InvalidMessage(
-                f"message {origin[ORIGIN_MESSAGE_ID]}: property {RECONSUMETIMES} must be a number, got {before!r:.60}"
-            )
-        times += 1
+        times = retries_of(combined, origin[ORIGIN_MESSAGE_ID]) + 1
         combined |= {RECONSUMETIMES: str(times), DELAY_TIME: str(delay_ms)}
         if times > self.dead_letters.max_redeliver_count:
             return Letter(

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.dead_letters import RetryLetterWriter, check_retry
+from pulsar_on_kafka.client.consumer.dead_letters import RetryLetterWriter, check_retry, retry_delay_ms
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
@@ -216,13 +216,17 @@ class MultiTopicsConsumer(Consumer):
         if not self._closed and (consumer := self._concerned(message, "negative_acknowledge")) is not None:
             consumer.negative_acknowledge(message)
 
-    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+    def reconsume_later(
+        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+    ) -> None:
         self._check_open()
         if self._retry_letters is None:
             super().reconsume_later(message, delay_ms, properties)
             return
         check_retry(message, delay_ms, properties)
         consumer = self._one(message, "reconsume_later")
+        if delay_ms is None:
+            delay_ms = retry_delay_ms(message, self._options.retry_letter_backoff)
         self._retry_letters.publish(message, delay_ms, properties or {})
         consumer.acknowledge(message)
 

@@ -283,7 +283,9 @@ class MovingConsumer(Moving[Consumer], Consumer):
         if attached is not None and not self._is_former(message):
             attached.negative_acknowledge(message)
 
-    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+    def reconsume_later(
+        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+    ) -> None:
         """Sends a copy that is delivered after `delay_ms`, and acknowledges the message; does nothing for a message of
         a former cluster: it is redelivered. Raises the errors of `Consumer.reconsume_later`."""
         attached = self._of(message)
