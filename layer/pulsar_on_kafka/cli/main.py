@@ -30,7 +30,7 @@ from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 class _Commands(OnDemandGroup):
     on_demand: ClassVar[Mapping[str, OnDemand]] = {
         "standalone": OnDemand(
-            "pulsar_on_kafka.cli.commands.standalone:standalone",
+            "pulsar_on_kafka.cli.processes.standalone:standalone",
             "Run a Kafka broker until Ctrl-C.",
         ),
         "produce": OnDemand(
@@ -65,7 +65,7 @@ class _Commands(OnDemandGroup):
             "Print the metrics of every topic and subscription, for Prometheus (docs/metrics.md).",
         ),
         "serve": OnDemand(
-            "pulsar_on_kafka.cli.commands.serve:serve",
+            "pulsar_on_kafka.cli.processes.serve:serve",
             "Run a cluster's roles until SIGTERM or Ctrl-C.",
         ),
         "profile": OnDemand(
@@ -85,9 +85,9 @@ class _Commands(OnDemandGroup):
         "permissions": OnDemand(
             "pulsar_on_kafka.cli.commands.permissions:app", "Permissions of the roles that log in to gateways."
         ),
-        "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Return the cluster of a tenant to clients."),
+        "lookup": OnDemand("pulsar_on_kafka.cli.processes.lookup:app", "Return the cluster of a tenant to clients."),
         "gateway": OnDemand(
-            "pulsar_on_kafka.cli.commands.gateway:gateway",
+            "pulsar_on_kafka.cli.processes.gateway:gateway",
             "Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients connect to pulsar://host:port.",
         ),
         "migrate": OnDemand(

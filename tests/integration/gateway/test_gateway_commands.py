@@ -82,7 +82,7 @@ def test_what_is_missing_is_named_with_its_extra(arguments: str, missing: str) -
 def test_nobody_else_imports_its_libraries() -> None:
     status, out, told = run_program(
         """
-        import pulsar_on_kafka.cli.commands.serve
+        import pulsar_on_kafka.cli.processes.serve
         libraries = {"google_crc32c", "google", "jwt", "starlette", "uvicorn"}
         print(sorted(libraries & {name.partition(".")[0] for name in sys.modules}))
         """

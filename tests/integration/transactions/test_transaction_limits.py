@@ -8,7 +8,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import CLUSTER, AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.cli.commands.serve import _limits
+from pulsar_on_kafka.cli.processes.serve import _limits
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.integration.transaction_support import PATIENCE_S

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, REST_PORT
 from pulsar_on_kafka.cli.shared.http_options import CONSOLE_PORT
 from pulsar_on_kafka.embedded.docker import IMAGE

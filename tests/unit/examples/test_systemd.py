@@ -13,7 +13,7 @@ import pytest
 from pulsar_on_kafka import Client
 from pulsar_on_kafka.broker.node import node
 from pulsar_on_kafka.broker.publishing import sender
-from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.cli.processes import serve
 from tests.unit.docker.test_kubernetes import STOPS_S, needed_bytes, understood
 
 _ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,1 @@
+"""Commands that run a program or a service, one module each."""
