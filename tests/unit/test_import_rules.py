@@ -53,6 +53,8 @@ ROOMS = {
     "client": ("values", "connection", "producer", "receiving", "consumer", "reader", "failover"),
 }
 """Folders of a floor, in their order; what lies beside them on the floor comes behind them."""
+IMPORT_PATH = ROOT / "layer" / NAME / "import_path"
+"""Its files are modules of the programs that `pok run` starts, not of a package."""
 EVERYBODYS = f"{NAME}.exceptions"
 """The one module of the root that the floors import: users know the exceptions by that name."""
 MAX_MODULES = 20
@@ -107,6 +109,8 @@ def _files() -> Mapping[str, Path]:
     for folder, name in PACKAGES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             if path.parent == ROOT / folder and path.name in FOR_USERS:
+                continue
+            if path.parent == IMPORT_PATH:
                 continue
             parts = [name, *path.relative_to(ROOT / folder).with_suffix("").parts]
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path

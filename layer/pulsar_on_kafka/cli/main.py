@@ -19,16 +19,21 @@ from pulsar_on_kafka.cli.shared.settings import (
     KAFKA_CONFIG_HELP,
     OUTPUT_HELP,
     PROFILE_HELP,
-    PROFILE_VARIABLE,
     URL_HELP,
     Given,
     OutputFormat,
 )
+from pulsar_on_kafka.client.connection.profile_file import PROFILE_VARIABLE, URL_VARIABLE
 from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 
 
 class _Commands(OnDemandGroup):
     on_demand: ClassVar[Mapping[str, OnDemand]] = {
+        "run": OnDemand(
+            "pulsar_on_kafka.cli.processes.run:run",
+            "Run a Python program that imports pulsar, unchanged, on Kafka.",
+            passes_on=True,
+        ),
         "standalone": OnDemand(
             "pulsar_on_kafka.cli.processes.standalone:standalone",
             "Run a Kafka broker until Ctrl-C.",
@@ -133,7 +138,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    url: Annotated[str | None, typer.Option("--url", envvar="POK_URL", help=URL_HELP, show_default=False)] = None,
+    url: Annotated[str | None, typer.Option("--url", envvar=URL_VARIABLE, help=URL_HELP, show_default=False)] = None,
     kafka_config: Annotated[
         list[str] | None, typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, metavar="FILE|KEY=VALUE")
     ] = None,

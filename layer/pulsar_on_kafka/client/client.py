@@ -23,6 +23,7 @@ from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.broker.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from pulsar_on_kafka.client.connection.connection import ClientOptions
+from pulsar_on_kafka.client.connection.pulsar_urls import on_kafka
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
@@ -126,7 +127,7 @@ class Client(OfOneProcess):
         with pulsar_errors():
             check_threads()
         install_logger(options.logger)
-        options = options.profiled()
+        options = on_kafka(options).profiled()
         self._tracing = _tracing_of(options)
         self._begin(options)
         if options.tune_garbage_collector:

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.broker.node import node
-from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.cli.shared.on_demand import loaded
 from pulsar_on_kafka.cli.shared.service_log import LEVEL_VARIABLE, LEVELS
 from pulsar_on_kafka.client.connection.connection import STAND_IN_VARIABLE

@@ -13,8 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION, common_properties
 

@@ -78,15 +78,20 @@ _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annot
 
 
 def command(
-    app: typer.Typer, name: str, *, negative_numbers: bool = False, fixed: Mapping[str, object] = MappingProxyType({})
+    app: typer.Typer,
+    name: str,
+    *,
+    negative_numbers: bool = False,
+    passes_on: bool = False,
+    fixed: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as `name` of `app`. A parameter of type `Settings` gets the settings, one of type
     `AdminClient` a client that is connected while the command runs, one of type `Given` the given settings, before any
     profile is read; the others are typer's. One whose type is another dataclass stands for all of its fields, which
     several commands may share.
 
-    `negative_numbers`: whether its arguments may be negative, which otherwise look like options. `fixed`: parameters
-    with constant values.
+    `negative_numbers`: whether its arguments may be negative, which otherwise look like options. `passes_on`: whether
+    everything behind its first argument is an argument. `fixed`: parameters with constant values.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -120,7 +125,8 @@ def command(
         all_of_them = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *SHARED.values()]
         run.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in all_of_them}
-        app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
+        context = {"ignore_unknown_options": negative_numbers, "allow_interspersed_args": not passes_on}
+        app.command(name, context_settings=context)(run)
         return function
 
     return register

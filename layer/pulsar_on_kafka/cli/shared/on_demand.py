@@ -22,10 +22,11 @@ _OF_A_CHECKOUT: Final = "tests"
 
 class OnDemand(NamedTuple):
     """`where` as module:name is a `typer.Typer` with further commands, or a function, whose docstring begins with
-    `help`."""
+    `help`. `passes_on`: the function takes all that follows its first argument, options too."""
 
     where: str
     help: str
+    passes_on: bool = False
 
 
 @contextmanager
@@ -101,5 +102,5 @@ def loaded(name: str, reported: OnDemand) -> Any:
     from pulsar_on_kafka.cli.shared.command import command
 
     alone = typer.Typer(add_completion=False)
-    command(alone, name)(found)
+    command(alone, name, passes_on=reported.passes_on)(found)
     return get_command(alone)

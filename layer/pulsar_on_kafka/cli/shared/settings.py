@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.client.connection.profiles import ResolvedProfile
     from pulsar_on_kafka.kafka.settings import KafkaSettings
 
-PROFILE_VARIABLE: Final = "POK_PROFILE"
 DEFAULT_URL: Final = "kafka://localhost:9092"
 CONNECT_TIMEOUT_MS: Final = 5_000
 OPERATION_TIMEOUT_S: Final = 30
