@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from types import TracebackType
 
+from pulsar_on_kafka.admin.cancelling import CancelAdmin
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin, TenantInfoAdmin
 from pulsar_on_kafka.admin.context import MAX_RECORD_PROPERTIES_BYTES, checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
-from pulsar_on_kafka.admin.entries import EntryAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.permissions import PermissionAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 @raising_pulsar_errors
 class AdminClient(
     TopicAdmin,
-    EntryAdmin,
+    CancelAdmin,
     DeadLetterAdmin,
     SchemaAdmin,
     TransactionAdmin,

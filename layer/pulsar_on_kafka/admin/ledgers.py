@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
-from pulsar_on_kafka.admin.log_tails import LogTails, bytes_from
+from pulsar_on_kafka.admin.stored.log_tails import LogTails, bytes_from
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo, infos

@@ -53,6 +53,10 @@ class _Commands(OnDemandGroup):
         "dlq": OnDemand(
             "pulsar_on_kafka.cli.commands.dlq:app", "Find dead letters, look at them, put them back or drop them."
         ),
+        "messages": OnDemand(
+            "pulsar_on_kafka.cli.commands.messages:app",
+            "Find messages that wait for delivery, and cancel them.",
+        ),
         "overview": OnDemand(
             "pulsar_on_kafka.cli.overview.overview:overview",
             "Show all subscriptions: backlog, holes, age, processes and what is wrong (docs/operating.md).",

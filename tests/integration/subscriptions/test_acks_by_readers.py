@@ -40,7 +40,7 @@ def acknowledge(
         partition: of_offsets(BitMap64(acked.get(partition, ())), (batches or {}).get(partition, {}), size)
         for partition in {*acked, *(batches or {})}
     }
-    return admin.node.memberships.acknowledge(subscription, acks, Deadline.after(60))
+    return admin.node.memberships.acknowledge(subscription, acks, Deadline.after(60)).requests
 
 
 def rest(client: pulsar.Client, topic: str) -> list[int]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyroaring import BitMap, BitMap64
 
@@ -20,6 +20,19 @@ request."""
 
 Loader = Callable[[Sequence[int]], Iterable[tuple[int, Holes]]]
 """Reads the saved holes of ledgers (ledger index, entry ids). Raises StoreError."""
+
+
+class NewlyAcknowledged(NamedTuple):
+    """The effect of acknowledging ledgers: the number of whole entries that were not acknowledged, and the number of
+    such messages of each batch entry, by offset."""
+
+    entries: int
+    in_batches: dict[int, int]
+
+    @property
+    def messages(self) -> int:
+        """An entry that was acknowledged as a whole counts as one."""
+        return self.entries + sum(self.in_batches.values())
 
 
 class CursorState:
@@ -170,22 +183,24 @@ class CursorState:
             self.revision += 1
         return newly
 
-    def acknowledge_ledgers(self, ledgers: Mapping[int, Holes]) -> tuple[int, dict[int, int]]:
+    def acknowledge_ledgers(self, ledgers: Mapping[int, Holes]) -> NewlyAcknowledged:
         """Acknowledge whole bitmaps of entries, and messages of batch entries, by ledger index and entry id.
 
         What is acknowledged already is no change, a batch's set of another size than the known one is passed over.
-        Gives how many ledgers changed, and what `acknowledge_batches` gives. Raises StoreError, with nothing changed.
+        Raises StoreError, with nothing changed.
         """
         self.need_ledgers(ledgers)
         size = self.deleted.entries_per_ledger
         changed: set[int] = set()
+        entries = 0
         for index, holes in ledgers.items():
             base = index * size
             acked = holes.acked
             if base < self.next_unacked:
                 acked = acked.copy()
                 acked.remove_range(0, min(self.next_unacked - base, size))
-            if self.deleted.add_to_ledger(index, acked):
+            if added := self.deleted.add_to_ledger(index, acked):
+                entries += added
                 changed.add(index)
                 self.batches.discard([offset for offset in self.batches.ledger(index) if offset - base in acked])
         self.dirty_ledgers |= changed
@@ -199,7 +214,7 @@ class CursorState:
                 for entry, acks in holes.batches.items()
             }
         )
-        return len(changed.union(offset // size for offset in newly)), newly
+        return NewlyAcknowledged(entries, newly)
 
     def advance(self) -> None:
         """Move mark-delete where that had to wait for a ledger that could not be read back."""

@@ -31,6 +31,15 @@ def of_offsets(acked: BitMap64, batches: Mapping[int, tuple[int, int]], entries_
     return {index: Holes(bitmaps.get(index, BitMap()), sets.get(index, {})) for index in sorted({*bitmaps, *sets})}
 
 
+def to_offsets(ledgers: LedgerAcks, entries_per_ledger: int) -> BitMap64:
+    """The offsets of the entries that are acknowledged as a whole."""
+    found = BitMap64()
+    for index, holes in ledgers.items():
+        base = index * entries_per_ledger
+        found |= BitMap64([base + entry for entry in holes.acked])
+    return found
+
+
 def below(ledgers: LedgerAcks, end: int, entries_per_ledger: int) -> dict[int, Holes]:
     """The acknowledgements below the offset `end`."""
     found = {}

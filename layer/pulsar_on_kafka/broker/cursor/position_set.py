@@ -119,13 +119,14 @@ class PositionSet(Ledgers[BitMap, LedgerSummary]):
             self._merge(index, BitMap(range(max(start, base) - base, min(end, base + size) - base)), changed)
         return changed
 
-    def add_to_ledger(self, index: int, entries: BitMap) -> bool:
-        """Adds the entries of one ledger, an immutable bitmap; True when that changed the set."""
+    def add_to_ledger(self, index: int, entries: BitMap) -> int:
+        """Adds the entries of one ledger, an immutable bitmap; returns the number of new ones."""
         self.need((index,))
-        changed: set[int] = set()
-        if entries:
-            self._merge(index, entries.copy(), changed)
-        return bool(changed)
+        known = self._ledgers.get(index)
+        added = len(entries) - (0 if known is None else known.intersection_cardinality(entries))
+        if added:
+            self._merge(index, entries.copy(), set())
+        return added
 
     def put_ledger(self, index: int, entries: BitMap) -> None:
         """Replace what is known of one ledger; an empty bitmap forgets it."""

@@ -29,7 +29,11 @@ from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel
-from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import LiveCursors, acknowledge_ledgers
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import (
+    AcknowledgedLedgers,
+    LiveCursors,
+    acknowledge_ledgers,
+)
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, SavedCursors
 from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
 from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering, RequestListener
@@ -367,9 +371,11 @@ class Memberships:
             return False
         return any(not is_over(member.client_id) for member in members)
 
-    def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
-        """Acknowledges these entries through their owners, or by saves where a cursor has no owner; returns the number
-        of requests. Raises the errors of `acknowledge_ledgers`."""
+    def acknowledge(
+        self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline
+    ) -> AcknowledgedLedgers:
+        """Acknowledges these entries through their owners, or by saves where a cursor has no owner. Raises the errors
+        of `acknowledge_ledgers`."""
         return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:

@@ -24,12 +24,11 @@ from pulsar_on_kafka.cli.shared.output import (
     write_json,
     write_line,
 )
+from pulsar_on_kafka.cli.shared.selection import MessageSelection
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import (
     duration_text,
     message_id_text,
-    parse_message_id,
-    parse_properties,
     printable,
     time_text,
 )
@@ -51,35 +50,14 @@ CountOption = Annotated[
 
 
 @dataclass(frozen=True)
-class LetterSelection:
+class LetterSelection(MessageSelection):
     """Options that select letters."""
-
-    ids: Annotated[
-        list[str] | None,
-        typer.Option("--id", metavar="ID", help="Only this letter, by its id. May be repeated.", show_default=False),
-    ] = None
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Only letters with this key.", show_default=False)] = (
-        None
-    )
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter", metavar="NAME=VALUE", help="Only letters with this property. May be repeated, all must hold."
-        ),
-    ] = None
 
     def filter(self) -> LetterFilter:
         """Raises typer.BadParameter."""
         from pulsar_on_kafka.admin import LetterFilter
 
-        try:
-            ids = [parse_message_id(text) for text in self.ids or ()]
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--id") from error
-        try:
-            return LetterFilter.of(ids, self.key, parse_properties(self.properties or ()))
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--filter") from error
+        return LetterFilter.of(self.message_ids(), self.key, self.named_properties())
 
     def check_found(self, letters: int) -> None:
         """Raises CommandFailed: some of the ids are those of no letter that is left."""

@@ -81,8 +81,8 @@ class Skip:
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
     """The owner acknowledges these entries and messages of batch entries, by ledger index and entry id; what is
-    acknowledged already stays so, what lies beyond the log's end is passed over. The result is how many ledgers
-    changed.
+    acknowledged already stays so, what lies beyond the log's end is passed over. The result is how many messages were
+    not acknowledged before; an entry as a whole counts as one.
 
     One request is one record: `live_cursors.acknowledge_ledgers` splits what is too much for one.
     """

@@ -74,7 +74,7 @@ def test_a_cursor_takes_ledgers_as_it_takes_single_acknowledgements(
 def test_acknowledging_again_changes_nothing() -> None:
     cursor = CursorState(0, SIZE)
     ledgers = {0: Holes(BitMap([3, 4]), {7: (4, 5)}), 2: Holes(BitMap(range(SIZE)))}
-    assert cursor.acknowledge_ledgers(ledgers) == (2, {7: 2})
+    assert cursor.acknowledge_ledgers(ledgers) == (2 + SIZE, {7: 2})
     revision = cursor.revision
     assert cursor.acknowledge_ledgers(ledgers) == (0, {})
     assert cursor.revision == revision

@@ -128,7 +128,8 @@ def _acknowledge(
     deadline: Deadline,
 ) -> bool:
     acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
-    return acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline) > 0
+    done = acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline)
+    return done.requests > 0
 
 
 def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, SubscriptionSide]) -> dict[int, Deliveries]:

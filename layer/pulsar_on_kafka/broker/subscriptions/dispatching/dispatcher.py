@@ -205,7 +205,7 @@ class Dispatcher:
 
     def acknowledge_ledgers(self, owned: OwnedPartition, ledgers: LedgerAcks) -> int:
         """Acknowledge entries that another program read, by ledger index and entry id, also what consumers hold. Ids
-        beyond the log's end are ignored. Returns how many ledgers changed.
+        beyond the log's end are ignored. Returns how many messages were not acknowledged before.
 
         Raises:
             StoreError: the log's end, or a part of the cursor, cannot be read; nothing was changed.

@@ -117,7 +117,7 @@ class OwnerRequests:
                     self._acknowledge_up_to(owned, following - 1)
         owned.cursor.took_effect(request.id, result)
         if isinstance(command, Acknowledge):
-            _log.debug("cursor=%s acknowledged in %d ledgers by request %s", owned.identity, result, request.id.hex())
+            _log.debug("cursor=%s acknowledged %d messages by request %s", owned.identity, result, request.id.hex())
         else:
             _log.info("cursor=%s %s by request %s", owned.identity, command, request.id.hex())
         return result

@@ -11,7 +11,7 @@ messages that are due next are chosen by time, as many as there is room for, and
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, Final
@@ -31,6 +31,9 @@ _TICKS_PER_BLOCK: Final = 1024
 _OPENED_AHEAD: Final = 1024
 """Ticks before its beginning at which a block's messages are sorted into ticks."""
 _NONE: Final = BitMap64()
+_FORGOTTEN_TOGETHER: Final = 64
+_FEW: Final = 4096
+"""So many messages are looked through at once, in less than a millisecond."""
 _LONGEST_DELAY_MS: Final = 2**53
 """285,000 years: what is later stays within the arithmetic of 64 bits."""
 
@@ -48,7 +51,7 @@ class DelayedMessages:
     """Offsets by due time, and those that are due and were not taken yet.
 
     Memory: 8 bytes a message that is due within four minutes or so, 16 bytes for a later one, and about 200 bytes for
-    each tick (each 1,024 ticks, if later) that has any; what is due is one compressed bitmap.
+    each tick (each 1,024 ticks, if later) that has any; what is due, or forgotten, is one compressed bitmap each.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,8 @@ class DelayedMessages:
         self._near_end = 0
         self._count = 0
         self._due = BitMap64()
+        self._forgotten = BitMap64()
+        """Acknowledged messages that may still be in the lists."""
 
     def __len__(self) -> int:
         """Counts the messages set aside, due or not."""
@@ -126,17 +131,29 @@ class DelayedMessages:
             found.extend(self._near[tick])
         return found, end_tick
 
+    def forget(self, offsets: BitMap64) -> None:
+        """Forgets these messages, which are acknowledged. Where there are more than 4,096, up to a 64th of all is
+        counted for a while longer: removing one takes as long as removing many."""
+        self._due -= offsets
+        self._forgotten |= offsets
+        if self._count <= _FEW or len(self._forgotten) * _FORGOTTEN_TOGETHER >= self._count:
+            gone, self._forgotten = self._forgotten, BitMap64()
+            self._keep(lambda offset: offset not in gone)
+
     def forget_below(self, end: int) -> None:
+        self._keep(lambda offset: offset >= end)
+        self._due.remove_range(0, end)
+
+    def _keep(self, stays: Callable[[int], bool]) -> None:
         for tick, offsets in self._near.items():
-            self._near[tick] = array("Q", (offset for offset in offsets if offset >= end))
+            self._near[tick] = array("Q", filter(stays, offsets))
         for block, pairs in self._far.items():
             kept = array("Q")
             for tick, offset in zip(pairs[::2], pairs[1::2], strict=True):
-                if offset >= end:
+                if stays(offset):
                     kept.extend((tick, offset))
             self._far[block] = kept
         self._count = sum(map(len, self._near.values())) + sum(len(pairs) // 2 for pairs in self._far.values())
-        self._due.remove_range(0, end)
 
     def clear(self) -> None:
         self._near.clear()
@@ -145,6 +162,7 @@ class DelayedMessages:
         self._blocks.clear()
         self._count = 0
         self._due.clear()
+        self._forgotten.clear()
 
     def _put_near(self, tick: int, offset: int) -> None:
         offsets = self._near.get(tick)
@@ -236,6 +254,10 @@ class DelayedSoon:
     def require_nothing(self) -> None:
         """Reading has ended; messages that were not read are read when they are due."""
         self.required = BitMap64()
+
+    def forget(self, offsets: BitMap64) -> None:
+        self.take([offset for offset in self._records if offset in offsets])
+        self.required -= offsets
 
     def forget_below(self, end: int) -> None:
         self.take([offset for offset in self._records if offset < end])

@@ -221,6 +221,12 @@ class Intake:
         """Adds fences that lie between the read position and the next record to be read."""
         self._fenced.add(fences)
 
+    def forget_delayed(self, offsets: BitMap64) -> None:
+        """Forgets delayed messages that are acknowledged."""
+        if self.delayed is not None:
+            self.delayed.forget(offsets)
+            self.delayed_soon.forget(offsets)
+
     def forget_delayed_below(self, end: int) -> None:
         if self.delayed is not None:
             self.delayed.forget_below(end)

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
-from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
+from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks, to_offsets
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
@@ -491,22 +491,24 @@ class OwnedPartition:
         return True
 
     def acknowledge_ledgers(self, ledgers: LedgerAcks) -> int:
-        """Acknowledges entries that another program read, by ledger index and entry id. What waits in inboxes stays
-        there. Returns how many ledgers changed.
+        """Acknowledges entries that another program read, or that are cancelled, by ledger index and entry id. What
+        waits in inboxes stays there. Returns how many messages were not acknowledged before.
 
         Raises:
             StoreError: the cursor's state of them is out of memory and cannot be read; nothing was changed.
         """
-        changed, newly = self.cursor.acknowledge_ledgers(ledgers)
-        for offset, count in newly.items():
+        newly = self.cursor.acknowledge_ledgers(ledgers)
+        for offset, count in newly.in_batches.items():
             self.in_flight.acknowledged_in_batch(offset, count)
+        if newly.entries and self.intake.delayed:
+            self.intake.forget_delayed(to_offsets(ledgers, self.identity.entries_per_ledger))
         done = [offset for offset in self.chunks.known if self.cursor.is_acknowledged(offset)]
         if done:
             self.cursor.acknowledge(self.chunks.acknowledged(done))
         self._settle_known()
-        if changed:
+        if newly.messages:
             self.passed(self.cursor.next_unacked - 1)
-        return changed
+        return newly.messages
 
     def _settle_known(self, below: int | None = None) -> None:
         """Settles the acknowledged entries of which any part has some state; only those below an offset, if given."""
@@ -538,6 +540,8 @@ class OwnedPartition:
             if each.outcome is TxnOutcome.COMMITTED:
                 done = self.held.committed(each.ack)
                 self.settle(done)
+                if self.intake.delayed:
+                    self.intake.forget_delayed(BitMap64(done))
                 self.meter.acknowledged += len(done)
                 self.passed(self.cursor.next_unacked - 1)
         return settled

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, pause
@@ -373,7 +373,7 @@ def _take_in(state: CursorState, request: Request) -> int:
         case AcknowledgeUpTo():
             state.acknowledge_cumulative(command.upto)
         case Acknowledge():
-            result, _ = state.acknowledge_ledgers(command.ledgers)
+            result = state.acknowledge_ledgers(command.ledgers).messages
         case Skip():
             following, result = state.after(command.count, command.end)
             if result:
@@ -408,15 +408,23 @@ MAX_BYTES_PER_REQUEST: Final = 256 * 1024
 """The size of bitmaps and ack sets before base64; a record holds 1 MB."""
 
 
+class AcknowledgedLedgers(NamedTuple):
+    """The number of requests that acknowledged ledgers, and of messages that were not acknowledged before; an entry as
+    a whole counts as one."""
+
+    requests: int
+    messages: int
+
+
 def acknowledge_ledgers(
     cursors: LiveCursors,
     admin: KafkaAdmin,
     subscription: Subscription,
     acks: Mapping[int, LedgerAcks],
     deadline: Deadline,
-) -> int:
-    """Acknowledge entries and messages of batch entries that a program read without a consumer (Spark), by partition;
-    returns the number of requests.
+) -> AcknowledgedLedgers:
+    """Acknowledge entries and messages of batch entries that a program read without a consumer (Spark), or that are
+    cancelled, by partition.
 
     Entries beyond a log's end are ignored. Large bitmaps take several requests, one after the other. Memory: one more
     copy of the acknowledgements.
@@ -430,16 +438,16 @@ def acknowledge_ledgers(
         partition: ledgers for partition, ledgers in acks.items() if ledgers and partition in subscription.served
     }
     if not requested:
-        return 0
+        return AcknowledgedLedgers(0, 0)
     ends = admin.end_offsets(topic.kafka_topic, sorted(requested), deadline)
     left = {
         partition: pieces(below(ledgers, ends[partition], size), MAX_BYTES_PER_REQUEST)
         for partition, ledgers in requested.items()
     }
-    requests = 0
+    requests = messages = 0
     while commands := {
         partition: Acknowledge(piece) for partition, rest in left.items() if (piece := next(rest, None))
     }:
-        cursors.change(subscription, commands, deadline)
+        messages += sum(cursors.change(subscription, commands, deadline).values())
         requests += len(commands)
-    return requests
+    return AcknowledgedLedgers(requests, messages)

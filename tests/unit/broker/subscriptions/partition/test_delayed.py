@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
@@ -66,7 +67,12 @@ def test_random_histories(seed: int) -> None:
     truth: dict[int, int] = {}
     offset = 0
     for _ in range(chance.randint(5, 60)):
-        if chance.random() < 0.6:
+        if truth and chance.random() < 0.2:
+            cancelled = chance.sample(sorted(truth), chance.randint(1, min(5, len(truth))))
+            delayed.forget(BitMap64(cancelled))
+            for at in cancelled:
+                del truth[at]
+        elif chance.random() < 0.6:
             for _ in range(chance.randint(1, 10)):
                 due_ms = now_ms + chance.choice((1, 50, 5_000, HOUR_MS)) * chance.randint(1, 100)
                 delayed.set_aside(offset, due_ms)
@@ -90,6 +96,22 @@ def test_random_histories(seed: int) -> None:
             assert next_ms <= min(truth.values()) + TICK_MS
     delayed.advance(now_ms + 20_000 * HOUR_MS)
     assert delayed.take_due(10_000) == sorted(truth)
+
+
+def test_few_of_many_are_forgotten_together_and_never_taken_for_more_than_that() -> None:
+    delayed = DelayedMessages()
+    for offset in range(100_000):
+        delayed.set_aside(offset, HOUR_MS + offset % 7 * HOUR_MS)
+    for offset in range(1_500):
+        delayed.forget(BitMap64([offset]))
+    assert len(delayed) == 100_000
+    delayed.forget(BitMap64(range(1_500, 1_600)))
+    assert len(delayed) == 98_400
+    delayed.forget(BitMap64([1_600]))
+    delayed.clear()
+    delayed.set_aside(1_600, HOUR_MS)
+    delayed.forget(BitMap64([5]))
+    assert len(delayed) == 1
 
 
 class DelayedRecord(Record):
