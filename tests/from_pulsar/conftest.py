@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.rest.server import RestServer
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.pulsar_standalone import RELEASES, PulsarOptions, PulsarStandalone
 from tests.from_pulsar.there import There
 from tests.steps import Unique
@@ -45,3 +49,19 @@ def tenant(unique: Unique, admin: AdminClient) -> Iterator[str]:
         for topic in admin.list_topics(namespace):
             admin.delete_topic(topic, force=True)
         admin.delete_namespace(namespace)
+
+
+@pytest.fixture
+def addresses(admin: AdminClient, there: There, tenant: str) -> Iterator[list[str]]:
+    """Of Pulsar and of a gateway, as options. Afterwards Pulsar knows no other cluster."""
+    with ExitStack() as stack:
+        settings = GatewaySettings(port=0, fleet=tenant)
+        gateway = Gateway(admin.node, settings)
+        stack.callback(gateway.close, Deadline.after(60))
+        rest = RestServer(admin, gateway, settings)
+        stack.callback(rest.close)
+        yield [
+            *("--from", there.service_url, "--admin", there.admin_url),
+            *("--gateway", gateway.address(), "--gateway-admin", rest.url()),
+        ]
+    there.ask("POST", "/clusters/standalone/migrate?migrated=false", {})

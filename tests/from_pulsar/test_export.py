@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import urllib.error
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pulsar as official
@@ -12,9 +17,11 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.schema import AvroSchema, Integer, KeyValue, KeyValueEncodingType, KeyValueSchema, Record, String
+from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
+from tests.waiting import until
 
 _KEPT = {"retention_time_in_minutes": -1, "retention_size_in_mb": -1}
 
@@ -45,6 +52,23 @@ def _read(there: There, topic: str) -> list[Any]:
     while reader.has_message_available():
         found.append(reader.read_next(60_000))
     reader.close()
+    return found
+
+
+def _read_here(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(20_000))
+    reader.close()
+    return found
+
+
+def _by_partition(messages: Iterable[Any]) -> dict[int, list[bytes]]:
+    """The payloads of each partition in their order."""
+    found: dict[int, list[bytes]] = {}
+    for message in messages:
+        found.setdefault(message.message_id().partition(), []).append(message.data())
     return found
 
 
@@ -107,11 +131,8 @@ def test_a_tenant_that_was_never_there(
     ran = pok.json("export", "run", tenant, *_to(there))
     assert sum(each["messages"] for each in ran["partitions"]) == 60
     read = _read(there, orders)
-    originals = {int(message.data()): message for message in _read_here(client, orders)}
     assert sorted(int(message.data()) for message in read) == list(range(60))
-    for partition in range(2):
-        ours = [n for n, message in originals.items() if message.message_id().partition() == partition]
-        assert [int(each.data()) for each in read if each.message_id().partition() == partition] == ours
+    assert _by_partition(read) == _by_partition(_read_here(client, orders))
     seventh = next(message for message in read if message.data() == b"7")
     assert seventh.properties() == {"number": "7", "naïve": "ja"}
     assert (seventh.partition_key(), seventh.ordering_key()) == ("key 0", "order 1")
@@ -137,13 +158,184 @@ def test_a_tenant_that_was_never_there(
     assert report["good"], report["problems"]
 
 
-def _read_here(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(20_000))
-    reader.close()
-    return found
+@pytest.fixture
+def gateway_client(addresses: list[str]) -> Iterator[Any]:
+    url = addresses[addresses.index("--gateway") + 1]
+    client = official.Client(url, logger=official.ConsoleLogger(official.LoggerLevel.Error))
+    yield client
+    client.close()
+
+
+def test_the_way_back_of_a_tenant_that_was_sent_here(
+    there: There,
+    admin: AdminClient,
+    client: pulsar.Client,
+    service_url: str,
+    tenant: str,
+    addresses: list[str],
+    gateway_client: Any,
+) -> None:
+    """Started on Pulsar and sent here, written and acknowledged by official clients and the SDK, and taken back."""
+    orders = f"persistent://{there.make_tenant(tenant)}/orders"
+    there.ask("PUT", f"/persistent/{tenant}/shop/orders/partitions", 2)
+    there.client.subscribe(orders, "nothing").close()
+    holes = there.client.subscribe(orders, "holes", official.ConsumerType.Shared)
+    producer = there.client.create_producer(orders, batching_enabled=True, batching_max_publish_delay_ms=20)
+    for number in range(40):
+        producer.send_async(b"%d" % number, None, partition_key=f"key {number % 5}")
+    producer.flush()
+    producer.close()
+    there.client.create_producer(orders).send(b"40", partition_key="key 0")
+    _acknowledge(holes, 41, {40})
+    pok = CommandLine(service_url, "migrate")
+    assert pok.json("import", "switch", tenant, *addresses, "--yes")["switch"] == "OPEN"
+
+    holes = gateway_client.subscribe(orders, "holes", official.ConsumerType.Shared, batch_index_ack_enabled=True)
+    _acknowledge(holes, 40, range(0, 40, 2))
+    producer = gateway_client.create_producer(orders, batching_enabled=True, batching_max_publish_delay_ms=20)
+    for number in range(41, 60):
+        producer.send_async(b"%d" % number, None, partition_key=f"key {number % 5}", properties={"by": "official"})
+    producer.flush()
+    producer.close()
+    producer = client.create_producer(orders)
+    for number in range(60, 70):
+        producer.send(b"%d" % number, partition_key=f"key {number % 5}", properties={"by": "sdk"})
+    producer.close()
+    _acknowledge(client.subscribe(orders, "holes", pulsar.ConsumerType.Shared), 49, {*range(41, 70, 3)})
+    left = sorted({*range(1, 40, 2), *range(41, 70)} - {*range(41, 70, 3)})
+
+    refused = pok("export", "run", tenant, exits=1).stderr
+    assert "Pulsar has terminated 1 topic" in refused
+    assert orders in refused
+    there.ask("DELETE", f"/persistent/{tenant}/shop/orders/partitions?force=true")
+    ran = pok.json("export", "run", tenant)
+    assert sum(each["messages"] for each in ran["partitions"]) == 70
+    read = _read(there, orders)
+    assert sorted(int(message.data()) for message in read) == list(range(70))
+    assert _by_partition(read) == _by_partition(_read_here(client, orders))
+    by = {int(message.data()): message.properties().get("by") for message in read}
+    assert (by[40], by[41], by[60]) == (None, "official", "sdk")
+    assert sorted(map(int, _left(there, orders, "holes"))) == left
+    assert len(_left(there, orders, "nothing")) == 70
+    report = pok.json("export", "verify", tenant)
+    assert report["good"], report["problems"]
+    assert sum(each["messages"] for each in pok.json("export", "run", tenant)["partitions"]) == 0
+
+
+def test_what_pulsar_still_has_is_not_sent_again(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """Programs came here without a switch: what was acknowledged here of their messages is acknowledged in Pulsar."""
+    orders = f"persistent://{there.make_tenant(tenant)}/orders"
+    there.client.subscribe(orders, "holes", official.ConsumerType.Shared).close()
+    producer = there.client.create_producer(orders)
+    for number in range(10):
+        producer.send(b"%d" % number)
+    producer.close()
+    pok = CommandLine(service_url, "migrate")
+    pok("import", "run", tenant, "--from", there.service_url, "--admin", there.admin_url)
+    producer = client.create_producer(orders)
+    for number in range(10, 20):
+        producer.send(b"%d" % number)
+    producer.close()
+    _acknowledge(client.subscribe(orders, "holes", pulsar.ConsumerType.Shared), 20, range(0, 20, 3))
+    (ran,) = pok.json("export", "run", tenant)["partitions"]
+    assert (ran["messages"], ran["left_out"], ran["acknowledged"]) == (10, 10, {"holes": 7})
+    assert [int(message.data()) for message in _read(there, orders)] == list(range(20))
+    assert _left(there, orders, "holes") == [b"%d" % number for number in range(20) if number % 3]
+    report = pok.json("export", "verify", tenant)
+    assert report["good"], report["problems"]
+
+
+def test_a_run_that_is_killed_is_gone_on_with(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    orders = f"persistent://{_namespace(admin, tenant)}/orders"
+    admin.create_topic(orders)
+    admin.create_subscription(orders, "some")
+    producer = client.create_producer(orders, block_if_queue_full=True)
+    count = 30_000
+    for number in range(count):
+        producer.send_async(b"%d" % number, None)
+    producer.flush()
+    producer.close()
+    _acknowledge(client.subscribe(orders, "some", pulsar.ConsumerType.Shared), count, range(1, count, 2))
+
+    words = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "migrate", "export", "run", tenant]
+
+    def entries() -> int:
+        try:
+            found = there.ask("GET", f"/persistent/{tenant}/shop/orders/internalStats")
+        except urllib.error.HTTPError:
+            return 0
+        return int(found["numberOfEntries"])
+
+    for stored in (1, count // 2):
+        process = subprocess.Popen([*words, *_to(there)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def has_sent(wanted: int = stored) -> bool:
+            return entries() >= wanted
+
+        until(has_sent, "the export to have sent something")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    pok = CommandLine(service_url, "migrate")
+    (ran,) = pok.json("export", "run", tenant, *_to(there))["partitions"]
+    assert ran["messages"] <= count // 2
+    assert [int(message.data()) for message in _read(there, orders)] == list(range(count))
+    report = pok.json("export", "verify", tenant, *_to(there))
+    assert report["good"], report["problems"]
+    (partition,) = report["partitions"]
+    assert (partition["equal"], partition["subscriptions"][0]["left_there"]) == (count, count // 2)
+
+
+def test_what_cannot_be_exported_is_named(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str, tmp_path: Path
+) -> None:
+    """Messages before it are in Pulsar, and the run after the cause is gone sends the others once."""
+    namespace = _namespace(admin, tenant)
+    secrets = f"persistent://{namespace}/secrets"
+    public, private = pem_keys(tmp_path)
+    producer = client.create_producer(secrets)
+    producer.send(b"0")
+    keys = pulsar.CryptoKeyReader(str(public), str(private))
+    client.create_producer(secrets, encryption_key="k", crypto_key_reader=keys).send(b"1")
+    producer.send(b"2")
+    producer.close()
+    pok = CommandLine(service_url, "migrate")
+    refused = pok("export", "run", tenant, *_to(there), exits=1).stderr
+    assert f"{secrets} partition 0: message" in refused
+    assert "at offset 1 cannot be exported: it is encrypted" in refused
+    assert len(_read(there, secrets)) == 1
+    pok("export", "run", tenant, *_to(there), "--private-key", str(private))
+    assert [message.data() for message in _read(there, secrets)] == [b"0", b"1", b"2"]
+
+    pairs = f"persistent://{namespace}/pairs"
+    schema = KeyValueSchema(pulsar.schema.StringSchema(), AvroSchema(Order), KeyValueEncodingType.SEPARATED)
+    client.create_producer(pairs, schema=schema).send(KeyValue("a key", Order(number=3)))
+    assert "its schema is KEY_VALUE" in pok("export", "run", tenant, *_to(there), exits=1).stderr
+    admin.delete_topic(pairs, force=True)
+
+    apart = f"persistent://{namespace}/apart"
+    admin.create_partitioned_topic(apart, 2)
+    there.ask("PUT", f"/persistent/{namespace}/apart/partitions", 3)
+    wrong = f"topic {apart} has 3 partitions in Pulsar and 2 here"
+    assert wrong in pok("export", "run", tenant, *_to(there), exits=1).stderr
+    assert wrong in pok("export", "plan", tenant, *_to(there)).stdout
+    admin.delete_topic(apart, force=True)
+
+    held = f"persistent://{namespace}/held"
+    client.subscribe(held, "s", pulsar.ConsumerType.Shared).close()
+    client.create_producer(held).send(b"1")
+    pok("export", "run", tenant, *_to(there), "--private-key", str(private))
+    _acknowledge(client.subscribe(held, "s", pulsar.ConsumerType.Shared), 1, {1})
+    busy = there.client.subscribe(held, "s", official.ConsumerType.Exclusive)
+    refused = pok("export", "run", tenant, *_to(there), "--private-key", str(private), exits=1).stderr
+    assert f"subscription s of {held}" in refused
+    busy.close()
+    pok("export", "run", tenant, *_to(there), "--private-key", str(private))
+    stats = there.ask("GET", f"/persistent/{namespace}/held/stats")
+    assert stats["subscriptions"]["s"]["msgBacklog"] == 0
 
 
 def test_schemas_nulls_chunks_delays_and_transactions(

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pulsar as official
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
+from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
 from tests.integration.gateway.wire import Wire
@@ -222,15 +221,7 @@ def test_encrypted_messages_stay_encrypted_or_are_named(
 ) -> None:
     namespace = there.make_tenant(tenant)
     topic = f"persistent://{namespace}/secrets"
-    private, public = tmp_path / "private.pem", tmp_path / "public.pem"
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    plain = serialization.NoEncryption()
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
-    )
-    public.write_bytes(
-        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    )
+    public, private = pem_keys(tmp_path)
     options = {"encryption_key": "k", "crypto_key_reader": official.CryptoKeyReader(str(public), str(private))}
     producer = there.client.create_producer(topic, **options)
     producer.send(b"a secret", properties={"number": "1"})

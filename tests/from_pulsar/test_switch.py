@@ -13,8 +13,6 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.gateway.rest.server import RestServer
-from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportSwitch
 from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
 from tests.from_pulsar.there import There
@@ -33,22 +31,6 @@ def java(there: There) -> Iterator[Any]:
         sdk = JavaSdk(stack.enter_context(JavaRuntime(known_jars(there.release))).address)
         stack.callback(sdk.end_jvm)
         yield sdk
-
-
-@pytest.fixture
-def addresses(admin: AdminClient, there: There, tenant: str) -> Iterator[list[str]]:
-    """Of Pulsar and of a gateway, as options. Afterwards Pulsar knows no other cluster."""
-    with ExitStack() as stack:
-        settings = GatewaySettings(port=0, fleet=tenant)
-        gateway = Gateway(admin.node, settings)
-        stack.callback(gateway.close, Deadline.after(60))
-        rest = RestServer(admin, gateway, settings)
-        stack.callback(rest.close)
-        yield [
-            *("--from", there.service_url, "--admin", there.admin_url),
-            *("--gateway", gateway.address(), "--gateway-admin", rest.url()),
-        ]
-    there.ask("POST", "/clusters/standalone/migrate?migrated=false", {})
 
 
 def _received(consumer: Any, count: int) -> dict[int, Any]:

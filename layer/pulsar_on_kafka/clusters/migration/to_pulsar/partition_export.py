@@ -158,6 +158,9 @@ class PartitionExport:
                 elif prepared.content.sequence_id > stored:
                     self._send(sender, message, prepared)
             sender.drain()
+        except errors.Refused:
+            sender.drain()  # the messages before it are stored
+            raise
         finally:
             sender.close()
         return ExportedMessages(sender.counts.messages, sender.counts.bytes, left_out, messages.open_transaction)
