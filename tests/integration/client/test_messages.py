@@ -290,3 +290,18 @@ def test_a_new_producer_finds_partitions_that_were_added(
     send(client, topic, 1)
     admin.update_partitions(topic, 3)
     assert sorted(message_id.partition() for message_id in send(client, topic, 3)) == [0, 1, 2]
+
+
+def test_a_time_out_names_topic_and_subscription(client: pulsar.Client, unique: Unique) -> None:
+    topic = f"persistent://public/default/{unique('empty')}"
+    consumer = client.subscribe(topic, "billing")
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    for receive, where in (
+        (consumer.receive, f"{topic} (subscription billing)"),
+        (reader.read_next, f"{topic} (reader {reader._inbox.name})"),
+    ):
+        with pytest.raises(pulsar.Timeout) as timeout:
+            receive(10)
+        assert str(timeout.value) == f"no message on {where} within 10 ms"
+        assert timeout.value.__cause__ is None
+        assert timeout.value.__suppress_context__

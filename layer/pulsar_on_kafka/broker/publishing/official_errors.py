@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -15,6 +16,8 @@ from pulsar_on_kafka_mapping.errors import (
     InvalidTopicName,
     MappingError,
 )
+
+_log: Final = logging.getLogger(__name__)
 
 _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ...]] = (
     (InvalidTopicName, exceptions.InvalidTopicName),
@@ -76,10 +79,14 @@ def as_pulsar(error: Exception) -> exceptions.PulsarException:
 
 @contextmanager
 def pulsar_errors() -> Iterator[None]:
-    """Raise what a Pulsar program expects, ours chained behind it. Ctrl-C becomes `Interrupted`, as officially."""
+    """Raise what a Pulsar program expects, with our error as its one cause. Causes of that one are in the log (DEBUG):
+    their text is in ours. Ctrl-C becomes `Interrupted`, as officially."""
     try:
         yield
     except (errors.LayerError, MappingError) as error:
+        if error.__cause__ is not None or error.__context__ is not None:
+            _log.debug("an error with its causes", exc_info=error)
+            error.__cause__ = error.__context__ = None
         raise as_pulsar(error) from error
     except KeyboardInterrupt as interrupt:
         raise exceptions.Interrupted("interrupted by a signal") from interrupt

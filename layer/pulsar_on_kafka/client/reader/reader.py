@@ -23,6 +23,7 @@ from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import Inbox, call_listener
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_reading, incoming_values
+from pulsar_on_kafka.client.receiving.receiving import taken
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
@@ -160,9 +161,7 @@ class Reader(OfOneProcess):
         message = self._inbox.take_now()
         if message is None:
             self._check_open()
-            deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
-            with pulsar_errors():
-                message = self._inbox.take(deadline)
+            return taken(cast("Inbox", self._inbox), timeout_millis, f"{self._name} (reader {self._inbox.name})")
         return message  # type: ignore[return-value]  # this reader's endpoint makes Messages
 
     def _listen_once(self) -> bool:

@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
@@ -20,7 +21,7 @@ from pulsar_on_kafka.client.receiving.batch_receive import (
     call_listener,
 )
 from pulsar_on_kafka.client.values.message import Message, ReceivedMessage
-from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result, Timeout
 
 _C = TypeVar("_C")
 """The consumer that a listener is given."""
@@ -28,6 +29,20 @@ _C = TypeVar("_C")
 ReceiveCallback = Callable[[Result, "Message | None"], None]
 
 _MAX_PENDING_RECEIVES: Final = 10_000
+
+
+def taken(inbox: Inbox, timeout_millis: int | None, where: str) -> Message:
+    """The next message, waited for. `where` is for the error.
+
+    Raises:
+        Timeout, AlreadyClosed, Interrupted.
+    """
+    deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
+    with pulsar_errors():
+        try:
+            return inbox.take(deadline)
+        except DeadlineExceeded:
+            raise Timeout(f"no message on {where} within {timeout_millis} ms") from None
 
 
 class Receiving(OfOneProcess, Generic[_C]):
@@ -82,6 +97,8 @@ class Receiving(OfOneProcess, Generic[_C]):
         try:
             message = inbox.queue.popleft()
         except IndexError:
+            message = None
+        if message is None:  # not in the handler: its error would be in the traceback of a time-out
             return self._wait(timeout_millis)
         if inbox.starved and inbox.has_room_again():
             inbox.wake_member()
@@ -94,9 +111,12 @@ class Receiving(OfOneProcess, Generic[_C]):
         self._check_open()
         if self._listener is not None:
             raise InvalidConfiguration("receive() cannot be used beside a message listener")
-        deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
-        with pulsar_errors():
-            return self._inbox.take(deadline)
+        where = f"{self.topic()} (subscription {self._subscription_name})"
+        return taken(self._inbox, timeout_millis, where)
+
+    def topic(self) -> str:
+        """The topic, as officially."""
+        raise NotImplementedError
 
     def put_back(self, message: Message) -> None:
         """Returns a message that the application did not see: it is the next one. Not in the official client, for

@@ -4,7 +4,8 @@ types and checks."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from difflib import get_close_matches
 from functools import cache, wraps
 from inspect import iscoroutinefunction
 from types import NoneType, UnionType
@@ -68,7 +69,10 @@ def takes(
 
         @wraps(method)
         def called(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
-            signature.bind(self, *args, **kwargs)  # or the error would name the table
+            try:
+                signature.bind(self, *args, **kwargs)  # or the error would name the table
+            except TypeError as refused:
+                raise _named(refused, method.__name__, kwargs, signature.parameters) from None
             options = table(*args, **kwargs)
             options.check()
             return method(self, options)
@@ -82,6 +86,14 @@ def takes(
         return cast("Callable[Concatenate[_Self, _Given], _Made]", taken)
 
     return taking
+
+
+def _named(refused: TypeError, method: str, given: Iterable[str], known: Collection[str]) -> TypeError:
+    """An error that begins with the method, and names the parameter that an unknown one resembles most."""
+    text = f"{method}() {refused}"
+    unknown = next((name for name in given if name not in known), None)
+    nearest = get_close_matches(unknown, known, 1) if unknown is not None else []
+    return TypeError(f"{text}. Did you mean {nearest[0]!r}?" if nearest else text)
 
 
 def check_table(options: OptionTable) -> None:
