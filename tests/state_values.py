@@ -247,6 +247,7 @@ _DELIVERIES: Final = Deliveries(
     900, BitMap64([4]), {(2, 1): BitMap64([7, 8]), (0, 3): BitMap64([2**40])}, {1_700_000_000_000: BitMap64([9])}
 )
 _WITH_FLOORS: Final = Deliveries(900, floors={3: 40, 700: 2**40})
+_REASONS: Final = {"no price": BitMap64([7 << 16, 8 << 16 | 3]), "ü": BitMap64([2**40])}
 _SEGMENT: Final = SegmentRef(3, 120, _SESSION, 299, 0)
 _SUMMARY: Final = LedgerSummary(4, 1, 70_000, 0, 2, 2, 64)
 _CLAIM: Final = Claim("9f86d081", "pok-1", 1_700_000_000_000, "audit-1", "host:17")
@@ -459,6 +460,11 @@ VALUES: Final[Mapping[str, Case]] = {
     "commit with floors": Case(
         _commit, _read_commit, CommitMetadata(_LINEAGE, _HOLES, None, _WITH_FLOORS, {b"12345678": 300}, True, 700)
     ),
+    "commit with reasons": Case(
+        _commit,
+        _read_commit,
+        CommitMetadata(_LINEAGE, _HOLES, None, Deliveries(900, reasons=_REASONS), {b"12345678": 300}, True, 700),
+    ),
     "commit with a marker": Case(_commit, _read_commit, CommitMetadata(_LINEAGE, None, 120)),
     "commit with both": Case(_commit, _read_commit, CommitMetadata(_LINEAGE, _HOLES, 120, None, {}, False, 0)),
     "cursor's segment": Case(encode_segment, decode_segment, Segment(_LINEAGE, 3, _HOLES)),
@@ -557,6 +563,16 @@ VALUES: Final[Mapping[str, Case]] = {
             True,
             True,
         ),
+    ),
+    "report of a consumer that drains, with reasons": Case(
+        encode_lease,
+        decode_lease,
+        Report(_LIFE, _MEMBER, 3, (RemoteConsumer(2, "ü", draining=True),), reasons={5: _REASONS}),
+    ),
+    "lease with reasons": Case(
+        encode_lease,
+        decode_lease,
+        Lease(_SESSION, 5, _MEMBER, 9, 1, 700, (LeasedEntry(7, 3),), _REASONS),
     ),
     "report without anything": Case(encode_lease, decode_lease, Report(_LIFE, _MEMBER, 0)),
     "pending ack": Case(encode_pending_ack, decode_pending_ack, PendingAck(CursorIncarnation(17, 42), 5, _ACK)),

@@ -16,6 +16,7 @@ from pulsar_on_kafka.client.consumer.dead_letters import (
     REAL_SUBSCRIPTION,
     REAL_TOPIC,
     RECONSUMETIMES,
+    REFUSAL_REASON,
 )
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.kafka.records import headers_of
@@ -36,12 +37,13 @@ OF_THE_POLICY: Final = frozenset(
         ORIGIN_MESSAGE_IDY_TIME,
         RECONSUMETIMES,
         DELAY_TIME,
+        REFUSAL_REASON,
         "RETRY_TOPIC",
     }
 )
 """Properties that dead letters and retry letters have besides those of their messages, also the Java client's."""
 
-REASONS: Final = ("exception", "reason", "error")
+REASONS: Final = (REFUSAL_REASON.lower(), "exception", "reason", "error")
 """Names of properties, in any case, that contain the reason of a letter."""
 
 

@@ -173,13 +173,22 @@ class Consumer(OfOneProcess):
         with asyncio_errors():
             under_way.wait()
 
-    async def negative_acknowledge(self, message: Message | MessageId | NativeMessageId) -> None:
-        """Requests redelivery of this message after the negative-ack delay; does nothing on a closed consumer."""
+    async def negative_acknowledge(
+        self, message: Message | MessageId | NativeMessageId, *, reason: str | None = None
+    ) -> None:
+        """Requests redelivery of this message after the negative-ack delay; does nothing on a closed consumer. `reason`
+        is the blocking consumer's."""
         with asyncio_errors():
-            self._consumer.negative_acknowledge(message._msg_id if isinstance(message, MessageId) else message)
+            found = message._msg_id if isinstance(message, MessageId) else message
+            self._consumer.negative_acknowledge(found, reason=reason)
 
     async def reconsume_later(
-        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+        self,
+        message: Message,
+        delay_ms: int | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        reason: str | None = None,
     ) -> None:
         """Sends a copy of this message that is delivered after `delay_ms`, by default after the consumer's
         `retry_letter_backoff`, and acknowledges the message. Not in the official client.
@@ -187,7 +196,7 @@ class Consumer(OfOneProcess):
         Raises:
             PulsarException: see the blocking consumer's `reconsume_later`.
         """
-        await self._bridge.call(lambda: self._consumer.reconsume_later(message, delay_ms, properties))
+        await self._bridge.call(lambda: self._consumer.reconsume_later(message, delay_ms, properties, reason=reason))
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Requests redelivery of all unacknowledged messages of this consumer, now."""

@@ -385,15 +385,20 @@ class _TracedCalls:
         with self._spans.ending(message, "cumulative_acknowledge", up_to=True):
             return self._own.begin_acknowledging_cumulative(self._consumer, message, txn)
 
-    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+    def negative_acknowledge(self, message: Message | NativeMessageId, *, reason: str | None = None) -> None:
         with self._spans.ending(message, "negative_acknowledge"):
-            self._own.negative_acknowledge(self._consumer, message)
+            self._own.negative_acknowledge(self._consumer, message, reason=reason)
 
     def reconsume_later(
-        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+        self,
+        message: Message,
+        delay_ms: int | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        reason: str | None = None,
     ) -> None:
         with self._spans.ending(message, "acknowledge"):
-            self._own.reconsume_later(self._consumer, message, delay_ms, properties)
+            self._own.reconsume_later(self._consumer, message, delay_ms, properties, reason=reason)
 
     def redeliver_unacknowledged_messages(self) -> None:
         self._own.redeliver_unacknowledged_messages(self._consumer)

@@ -134,7 +134,8 @@ def carried(here: SubscriptionSide, there: SubscriptionSide) -> Deliveries | Non
 
 
 def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | None:
-    """The higher count and the later time of each message: both only grow wherever it is. None for nothing."""
+    """The higher count and the later time of each message: both only grow wherever it is. Reasons of negative
+    acknowledgements are those of one side, because other clusters report none. None for nothing."""
     both = [each for each in (own, other) if each is not None]
     counts: dict[int, tuple[int, int]] = {}
     due: dict[int, int] = {}
@@ -149,7 +150,8 @@ def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | Non
     suspects -= BitMap64(due)
     if not (limit or suspects or counts or due):
         return None
-    return Deliveries(limit, suspects, _grouped(counts), _grouped(due))
+    reasons = next((each.reasons for each in both if each.reasons), {})
+    return Deliveries(limit, suspects, _grouped(counts), _grouped(due), reasons=reasons)
 
 
 def offsets_there(here: SubscriptionSide, there: SubscriptionSide, offsets: Iterable[int]) -> dict[int, int]:

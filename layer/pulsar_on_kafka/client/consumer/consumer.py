@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.publishing.arguments import check_texts, check_type, of_type
+from pulsar_on_kafka.broker.publishing.arguments import check_texts, check_type, check_type_or_none, of_type
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -289,12 +289,22 @@ class Consumer(Receiving["Consumer"]):
             txn, self._member, self._subscription, slot.number, ack, self._deadline(), self._node.cluster_id
         )
 
-    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
+    def negative_acknowledge(
+        self, message: Message | NativeMessageId | MessageId, *, reason: str | None = None
+    ) -> None:
         """Requests redelivery of this message after the negative-ack delay.
 
         On Exclusive and Failover all unacknowledged messages are redelivered then, as with the official client. On a
         closed consumer this does nothing: its unacknowledged messages are redelivered anyway.
+
+        `reason` becomes the property REFUSAL_REASON of the dead letter, should the message become one; the last reason
+        counts. Its first 500 bytes of UTF-8 are kept, for the last 10,000 such messages of a partition
+        (docs/delivery-counts.md). Not in the official client.
+
+        Raises:
+            ValueError: `reason` is no str.
         """
+        check_type_or_none(str, "reason", reason)
         if native(message) is not None and not isinstance(message, NativeMessageId):
             raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
         if self._closed or self._transient:
@@ -304,14 +314,23 @@ class Consumer(Receiving["Consumer"]):
         if backoff is not None:
             delay_s = backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
         place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
+        if reason and self._member.type.is_shared:  # elsewhere there are no dead letters
+            slot.reasons.put(offset, -1 if place is None else place[0], reason)
         self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
 
     def reconsume_later(
-        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+        self,
+        message: Message,
+        delay_ms: int | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        reason: str | None = None,
     ) -> None:
         """Sends a copy of this message that is delivered after `delay_ms` (0 to ten years), and acknowledges the
         message. Without `delay_ms` the `retry_letter_backoff` of `subscribe` decides: its `next` gets the number of
         earlier retries, which the copies carry from process to process.
+
+        The copy's property REFUSAL_REASON is the `reason`, up to 500 bytes of UTF-8.
 
         For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
         between the two leaves both. `properties` are added to the copy's (see `client.consumer.dead_letters`). Not in

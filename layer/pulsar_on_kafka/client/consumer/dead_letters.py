@@ -62,6 +62,9 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 ORIGIN_MESSAGE_IDY_TIME: Final = "ORIGIN_MESSAGE_IDY_TIME"
 """The same as `ORIGIN_MESSAGE_ID`: Java's name for it is older than its spelling."""
 
+REFUSAL_REASON: Final = "REFUSAL_REASON"
+"""The last reason of a message's negative acknowledgements and retries. Not in other clients."""
+
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
 _ACCEPTED: Final = SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIBLE)
@@ -389,6 +392,8 @@ class DeadLetterWriter:
 
         delivered = (DELIVERIES, b"%d" % letter.redelivery_count())
         properties = self._origin(letter) | letter.properties()  # the letter's own origin takes precedence
+        if reason := letter.feed.slot.reasons.get(letter.offset, letter.message_id().batch_index()):
+            properties |= {REFUSAL_REASON: reason}
         initial_subscription = self._policy.getInitialSubscriptionName()
         with self._producers.copying(letter, topic, initial_subscription, properties, delivered) as (producer, plain):
             producer.send_async(
@@ -414,13 +419,14 @@ MAX_DELAY_MS: Final = 10 * 365 * 86_400_000
 """Ten years."""
 
 
-def check_retry(message: object, delay_ms: object, properties: dict[str, str] | None) -> None:
+def check_retry(message: object, delay_ms: object, properties: dict[str, str] | None, reason: object = None) -> None:
     """Raises the errors of `Consumer.reconsume_later` about its arguments."""
     if not isinstance(message, Message):
         raise TypeError(f"reconsume_later takes a message, got {type(message).__name__}: {message!r:.60}")
     check_type_or_none(int, "delay_ms", delay_ms)
     if isinstance(delay_ms, int):
         check_range("delay_ms", delay_ms, 0, MAX_DELAY_MS)
+    check_type_or_none(str, "reason", reason)
     check_type_or_none(dict, "properties", properties)
     for key, value in (properties or {}).items():
         check_type(str, "a key of properties", key)

@@ -14,9 +14,15 @@ from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.refusal_reasons import bounded
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.dead_letters import RetryLetterWriter, check_retry, retry_delay_ms
+from pulsar_on_kafka.client.consumer.dead_letters import (
+    REFUSAL_REASON,
+    RetryLetterWriter,
+    check_retry,
+    retry_delay_ms,
+)
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
@@ -210,24 +216,32 @@ class MultiTopicsConsumer(Consumer):
         consumer = self._concerned(message, "acknowledge_cumulative")
         return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging_cumulative(message, txn)
 
-    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
+    def negative_acknowledge(
+        self, message: Message | NativeMessageId | MessageId, *, reason: str | None = None
+    ) -> None:
         """Requests redelivery from the consumer of its topic. Raises OperationNotSupported as `acknowledge` does; does
         nothing on a closed consumer."""
         if not self._closed and (consumer := self._concerned(message, "negative_acknowledge")) is not None:
-            consumer.negative_acknowledge(message)
+            consumer.negative_acknowledge(message, reason=reason)
 
     def reconsume_later(
-        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+        self,
+        message: Message,
+        delay_ms: int | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        reason: str | None = None,
     ) -> None:
         self._check_open()
         if self._retry_letters is None:
-            super().reconsume_later(message, delay_ms, properties)
+            super().reconsume_later(message, delay_ms, properties, reason=reason)
             return
-        check_retry(message, delay_ms, properties)
+        check_retry(message, delay_ms, properties, reason)
         consumer = self._one(message, "reconsume_later")
         if delay_ms is None:
             delay_ms = retry_delay_ms(message, self._options.retry_letter_backoff)
-        self._retry_letters.publish(message, delay_ms, properties or {})
+        refused = {REFUSAL_REASON: bounded(reason)} if reason else {}
+        self._retry_letters.publish(message, delay_ms, {**(properties or {}), **refused})
         consumer.acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:

@@ -277,20 +277,27 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._options.check_cumulative()
         self._acknowledge_late(message, cumulative=True)
 
-    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
+    def negative_acknowledge(
+        self, message: Message | NativeMessageId | MessageId, *, reason: str | None = None
+    ) -> None:
         """Requests redelivery of the message; a message of a former cluster is redelivered anyway."""
         attached = self._attached
         if attached is not None and not self._is_former(message):
-            attached.negative_acknowledge(message)
+            attached.negative_acknowledge(message, reason=reason)
 
     def reconsume_later(
-        self, message: Message, delay_ms: int | None = None, properties: dict[str, str] | None = None
+        self,
+        message: Message,
+        delay_ms: int | None = None,
+        properties: dict[str, str] | None = None,
+        *,
+        reason: str | None = None,
     ) -> None:
         """Sends a copy that is delivered after `delay_ms`, and acknowledges the message; does nothing for a message of
         a former cluster: it is redelivered. Raises the errors of `Consumer.reconsume_later`."""
         attached = self._of(message)
         if attached is not None:
-            attached.reconsume_later(message, delay_ms, properties)
+            attached.reconsume_later(message, delay_ms, properties, reason=reason)
 
     def redeliver_unacknowledged_messages(self) -> None:
         attached = self._attached

@@ -211,6 +211,28 @@ def if_any(part: Layout[T], nothing: T) -> Layout[T]:
     return Layout(write, read, 0)
 
 
+def ends_with(*parts: tuple[Layout[Any], Any]) -> Layout[tuple[Any, ...]]:
+    """The end of a record in several parts, each with its value for nothing: `if_any` for each part that an earlier
+    version did not have. There are bytes up to the last part that is something."""
+
+    def write(out: bytearray, values: tuple[Any, ...]) -> None:
+        last = max((n for n, (_, nothing) in enumerate(parts) if values[n] != nothing), default=-1)
+        for (part, _), value in zip(parts[: last + 1], values[: last + 1], strict=True):
+            part.write(out, value)
+
+    def read(reader: ByteReader) -> tuple[Any, ...]:
+        values: list[Any] = []
+        for part, _ in parts:
+            if reader.at_end:
+                break
+            values.append(part.read(reader))
+        if values and values[-1] == parts[len(values) - 1][1]:
+            raise CorruptRecord(f"{reader.what} has meaningless bytes at its end")
+        return (*values, *(nothing for _, nothing in parts[len(values) :]))
+
+    return Layout(write, read, 0)
+
+
 def as_other(part: Layout[K], out_of: Callable[[T], K], into: Callable[[K], T]) -> Layout[T]:
     """Values that stand there as others: `out_of` gives what is written, `into` may raise CorruptRecord."""
     return Layout(lambda out, value: part.write(out, out_of(value)), lambda reader: into(part.read(reader)), part.least)

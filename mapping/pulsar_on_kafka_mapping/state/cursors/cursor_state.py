@@ -17,6 +17,8 @@
              | limit varint | suspects bitmap
              | counts: count varint, (deliveries varint, redeliveries varint, bitmap)*
              | put off: count varint, (Unix ms varint, bitmap)*
+             | floors: nothing, or count varint, (slot varint, offset varint)*
+             | reasons: nothing, or count varint, (text: length varint, UTF-8; bitmap of messages)*
                each bitmap here = length varint | portable 64-bit roaring bitmap of offsets
 
 How often messages were delivered is all on record where a dead letter policy is set; elsewhere only redeliveries as the
@@ -44,11 +46,13 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, Int64, json_record
 from pulsar_on_kafka_mapping.state.codecs.layouts import (
     BITMAP,
+    TEXT,
     U64,
     VARINT,
     Layout,
     Whole,
     as_other,
+    ends_with,
     if_any,
     raw,
     record,
@@ -66,7 +70,8 @@ class Deliveries:
     one that this save permits, redeliveries as the application sees them); an offset below `limit` that is not named
     was delivered once at most. 0 deliveries: not counted. `put_off`: offsets without a holder that are redelivered, by
     Unix time in ms. `floors`: by slot of keys (Key_Shared): no offset of it at or above this one was handed out, unless
-    it is named.
+    it is named. `reasons`: messages by the reason of their last negative acknowledgement, each as
+    offset << 16 | batch index + 1, with 0 for a message that is not in a batch.
     """
 
     limit: int
@@ -74,6 +79,7 @@ class Deliveries:
     counts: Mapping[tuple[int, int], BitMap64] = field(default_factory=dict)
     put_off: Mapping[int, BitMap64] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
+    reasons: Mapping[str, BitMap64] = field(default_factory=dict)
 
     @property
     def only_seen(self) -> bool:
@@ -92,8 +98,10 @@ _DELIVERIES: Final[Mapping[str, Layout[Any]]] = {
     "put_off": table(VARINT, BITMAP),
 }
 DELIVERIES: Final = record(Deliveries, **_DELIVERIES)
-"""Without floors, which belong to the owner alone."""
-_NO_FLOORS: Final[Mapping[int, int]] = {}
+"""Without floors and reasons, which belong to the owner alone."""
+_NOTHING: Final[Mapping[Any, Any]] = {}
+REASONS: Final = table(TEXT, BITMAP)
+"""See `Deliveries.reasons`."""
 
 
 METADATA_PREFIX: Final = "pok1:"
@@ -283,10 +291,15 @@ def _read_holes(reader: ByteReader) -> Holes:
     return Holes(acked, batches)
 
 
+_OWN: Final = ends_with((table(VARINT, VARINT), _NOTHING), (REASONS, _NOTHING))
 DELIVERIES_IF_ANY: Final[Layout[Deliveries | None]] = if_any(
     cast(
         "Layout[Deliveries | None]",
-        record(Deliveries, **_DELIVERIES, floors=if_any(table(VARINT, VARINT), _NO_FLOORS)),
+        as_other(
+            row(DELIVERIES, _OWN),
+            lambda found: (found, (found.floors, found.reasons)),
+            lambda parts: replace(parts[0], floors=parts[1][0], reasons=parts[1][1]),
+        ),
     ),
     None,
 )

@@ -30,6 +30,7 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import (
     VARINT,
     Layout,
     as_other,
+    ends_with,
     if_any,
     listed,
     raw,
@@ -38,7 +39,7 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import (
     table,
 )
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
-from pulsar_on_kafka_mapping.state.cursors.cursor_state import ACK_SET
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import ACK_SET, REASONS
 
 FORMAT: Final = 1
 OWNER_BYTES: Final = 16
@@ -98,6 +99,9 @@ class Lease:
     consumer: int
     heard: int
     entries: tuple[LeasedEntry, ...]
+    reasons: Mapping[str, BitMap64] = field(default_factory=dict)
+    """The reasons of negative acknowledgements of entries that the member is to dead-letter
+    (`cursor_state.Deliveries`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +206,8 @@ class Report:
     answers: Mapping[int, Held] = field(default_factory=dict)
     leaving: bool = False
     save: bool = False
+    reasons: Mapping[int, Mapping[str, BitMap64]] = field(default_factory=dict)
+    """By partition, the reasons of negative acknowledgements (`cursor_state.Deliveries`)."""
 
 
 LeaseRecord = TakeOver | Lease | Recall | Saved | Welcome | Expel | Report
@@ -300,12 +306,12 @@ def _report_fields(report: Report) -> tuple[Any, ...]:
     chunked = {partition: tuple(held.chunked.values()) for partition, held in report.answers.items() if held.chunked}
     return (
         report.life, report.member, report.sequence, flags, report.consumers, report.heard, report.acks,
-        report.batch_acks, report.nacks, report.answers, chunked,
+        report.batch_acks, report.nacks, report.answers, (chunked, report.reasons),
     )  # fmt: skip
 
 
 def _report(reported: tuple[Any, ...]) -> Report:
-    life, member, sequence, flags, consumers, received, acks, batch_acks, nacks, answers, chunked = reported
+    life, member, sequence, flags, consumers, received, acks, batch_acks, nacks, answers, (chunked, reasons) = reported
     for partition, messages in chunked.items():
         if not all(offsets for offsets, _ in messages):
             raise CorruptRecord("lease record has a message in chunks without any")
@@ -314,18 +320,21 @@ def _report(reported: tuple[Any, ...]) -> Report:
             answers[partition] = replace(answers[partition], chunked=by_last)
     return Report(
         life, member, sequence, consumers, received, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
-        bool(flags & _SAVE),
+        bool(flags & _SAVE), reasons,
     )  # fmt: skip
 
 
-_CHUNKED: Final[Mapping[int, tuple[Any, ...]]] = {}
+_NOTHING: Final[Mapping[Any, Any]] = {}
 _REPORT_SAID: Final = row(
     _LIFE, _MEMBER, VARINT, VARINT, listed(_CONSUMER), _OF_OWNERS,
     table(VARINT, BITMAP, ordered=False),
     table(VARINT, table(VARINT, ACK_SET, ordered=False), ordered=False),
     table(VARINT, listed(_NACK), ordered=False),
     table(VARINT, _HELD, ordered=False),
-    if_any(table(VARINT, listed(row(_CHUNKS, VARINT)), ordered=False), _CHUNKED),
+    ends_with(
+        (table(VARINT, listed(row(_CHUNKS, VARINT)), ordered=False), _NOTHING),
+        (table(VARINT, REASONS, ordered=False), _NOTHING),
+    ),
 )  # fmt: skip
 
 # Kinds ----------------------------------------------------------------------------------------------------------------
@@ -335,7 +344,14 @@ _KINDS: Final[Mapping[int, tuple[type[LeaseRecord], Layout[Any]]]] = {
     1: (TakeOver, record(TakeOver, life=_LIFE, owner=_OWNER, version=VARINT)),
     _LEASE: (
         Lease,
-        record(Lease, **_NUMBERED, consumer=VARINT, heard=VARINT, entries=Layout(_write_entries, _read_entries, 2)),
+        record(
+            Lease,
+            **_NUMBERED,
+            consumer=VARINT,
+            heard=VARINT,
+            entries=Layout(_write_entries, _read_entries, 2),
+            reasons=if_any(REASONS, _NOTHING),
+        ),
     ),
     _RECALL: (Recall, record(Recall, **_NUMBERED)),
     4: (Saved, record(Saved, owner=_OWNER, version=VARINT, upto=VARINT, since=VARINT)),

@@ -13,6 +13,9 @@ from tests.written_by_0_2_0 import KEYS, WRITTEN
 
 SINCE = {
     "commit with floors",
+    "commit with reasons",
+    "lease with reasons",
+    "report of a consumer that drains, with reasons",
     "consumers told that are waited for",
     "consumers told, and who holds an entry",
     "consumers of an entry",
@@ -33,7 +36,7 @@ SINCE = {
     "consumer registrations",
     "clusters with gateways",
 }
-"""What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
+"""What 0.2.0 did not write. It refuses to read floors and reasons (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
     "close": {"topic_deleted"},
     "clusters": {"gateways"},

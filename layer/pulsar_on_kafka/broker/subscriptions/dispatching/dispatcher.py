@@ -190,6 +190,8 @@ class Dispatcher:
                 owned.drain_acknowledgements(partial(self.log_end, owned.number))
             if slot.nacks:
                 self.redelivery.drain(owned)
+            if slot.reasons.take_changed():
+                owned.saves.request()
         return acknowledged
 
     def acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:

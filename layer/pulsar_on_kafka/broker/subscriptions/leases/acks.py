@@ -219,6 +219,8 @@ class LeaseAcks:
             self._acknowledge(slot.number, offsets + in_chunks)
             leased.let_go(offsets)
             leased.held_before.acknowledged(offsets)
+            if slot.reasons:
+                slot.reasons.forget(offsets)
         single, sets = slot.acks_in_batch, slot.ack_sets
         if single or sets:
             batches = self._batch_acks.setdefault(slot.number, {})

@@ -93,6 +93,7 @@ class LeaseHandOver:
             if report.life != self._terms.life:
                 continue
             owned.acknowledge_elsewhere(list(report.acks.get(number, ())), report.batch_acks.get(number, {}))
+            owned.slot.reasons.merge(report.reasons.get(number, {}))
             if has_received(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self._recalled[number] = recalled

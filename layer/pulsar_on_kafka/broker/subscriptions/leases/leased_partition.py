@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     PartitionAcks,
     PartitionConsumer,
 )
-from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, Nack
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 _END: Final = 2**64 - 1
@@ -206,6 +206,15 @@ class LeasedPartitions:
             feed, in_flight = endpoint.feed(leased.slot), leased.in_flight
             back = in_flight.not_received(taken[number], leased.chunks)
             leased.let_go([offset for offset in back if in_flight.holders.get(offset) is feed])
+
+    def reasons_of(self, nacks: Mapping[int, Sequence[Nack]]) -> dict[int, dict[str, BitMap64]]:
+        """The reasons that consumers gave for these negative acknowledgements, by partition."""
+        found: dict[int, dict[str, BitMap64]] = {}
+        for number, each in nacks.items():
+            leased = self.partitions.get(number)
+            if leased is not None and leased.slot.reasons:
+                found[number] = leased.slot.reasons.of(nack.offset for nack in each)
+        return {number: reasons for number, reasons in found.items() if reasons}
 
     def give_back(self, number: int) -> LeasedPartition | None:
         """Remove a partition that this process owns now. Returns its held entries, without unread ones."""

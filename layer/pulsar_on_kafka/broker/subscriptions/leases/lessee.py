@@ -171,6 +171,7 @@ class Lessee:
         if endpoint.emptied:
             return  # the owner takes these back when it has received the report of that
         leased.hold(entries, endpoint.feed(leased.slot))
+        leased.slot.reasons.merge(lease.reasons)
         if leased.given_back or not entries:
             return
         self.to_read.append(ToRead(leased, endpoint, entries))
@@ -395,6 +396,7 @@ class Lessee:
             {n: self._reply(leased, leased.requested or leased.version) for n, leased in replied.items()},
             leaving=not consumers,
             save=save,
+            reasons=self._holdings.reasons_of(nacks),
         )
         for leased in requested.values():
             leased.requested = None

@@ -213,6 +213,8 @@ class Lessor:
         received = report.heard.get(self.owner, 0)
         for number, nacks in report.nacks.items():
             owned = fresh.get(number)
+            if owned is not None and number in report.reasons:
+                owned.slot.reasons.merge(report.reasons[number])
             if self._take_overs.awaits(number, member.id.client_id):
                 continue  # see `TakeOvers.note_refusals`
             if owned is not None and received >= member.recalled.get(number, 0):
@@ -331,7 +333,10 @@ class Lessor:
         member.number += 1
         owned = self._owned[partition]
         version, received = owned.version, owned.saves.acks_known
-        lease = Lease(self.owner, version, member.id, member.number, consumer, received, entries)
+        most, reasons = member.consumers[consumer].max_redeliver_count, {}
+        if most is not None and owned.slot.reasons:
+            reasons = owned.slot.reasons.of(entry.offset for entry in entries if entry.redeliveries > most)
+        lease = Lease(self.owner, version, member.id, member.number, consumer, received, entries, reasons)
         self._outbox.add(partition, lease, urgent=needed)
 
     def _recall(self, member: LeaseMember, partition: int) -> None:

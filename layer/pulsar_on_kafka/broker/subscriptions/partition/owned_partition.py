@@ -73,7 +73,9 @@ class OwnedPartition:
         self.intake = Intake(
             identity, cursor, self.entries, self.held, self.log, terms, self.settle, self.redeliveries.waiting.update
         )
-        self.saves = PartitionSaves(identity, cursor, saved, terms.store, self.redeliveries.counts)
+        self.saves = PartitionSaves(identity, cursor, saved, terms.store, self.redeliveries.counts, slot.reasons)
+        if cursor.deliveries is not None:
+            slot.reasons.merge(cursor.deliveries.reasons)
         self.guard: DeliveryGuard | None = None
         """Where a consumer has a dead letter policy (`count_deliveries`)."""
         self.active: PartitionConsumer | None = None
@@ -280,6 +282,8 @@ class OwnedPartition:
         """These entries are acknowledged: no consumer holds them, and they are not redelivered."""
         if self.holders:
             self.in_flight.let_go(offsets)
+        if self.slot.reasons:
+            self.slot.reasons.forget(offsets)
         self.redeliveries.settled(offsets)
         if self.keys is not None:
             self.keys.acknowledged(offsets)
@@ -468,6 +472,7 @@ class OwnedPartition:
         if begun is not None:
             self.cursor.acknowledge_batches({offset: begun})
         self.redeliveries.counts.clear()
+        self.slot.reasons.clear()
         if self.guard is not None:
             self.guard.start_over(offset)
         return self.rewind()

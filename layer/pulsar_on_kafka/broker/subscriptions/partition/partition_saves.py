@@ -22,6 +22,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor, Unneeded
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard
+from pulsar_on_kafka.broker.subscriptions.records.refusal_reasons import RefusalReasons
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries, Lineage
@@ -66,11 +67,13 @@ class PartitionSaves:
         saved: SavedCursor,
         store: CursorStore | None,
         redelivered: Mapping[int, int],
+        reasons: RefusalReasons,
     ) -> None:
-        """`redelivered`: the redelivery count of each entry."""
+        """`redelivered`: the redelivery count of each entry; `reasons`: those of negative acknowledgements."""
         self.identity = identity
         self.cursor = cursor
         self._redelivered = redelivered
+        self._reasons = reasons
         self._warned_bytes = _LARGE_BYTES // 2
         self.saved = saved
         """The last accepted save."""
@@ -110,6 +113,8 @@ class PartitionSaves:
         else:
             counts = self._redelivered if self.includes_counts else {}
             cursor.deliveries = counts_to_save(counts, cursor.is_acknowledged)
+        if self._reasons and (reasons := self._reasons.to_save(cursor.is_acknowledged)):
+            cursor.deliveries = replace(cursor.deliveries or Deliveries(0), reasons=reasons)
         lineage = replace(self.saved.lineage, save=self.next_save)
         self.next_save += 1
         return lineage

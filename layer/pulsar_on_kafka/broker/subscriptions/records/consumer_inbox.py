@@ -23,6 +23,7 @@ from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeout
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkRules
 from pulsar_on_kafka.broker.subscriptions.records.decryption import RecordDecryptor
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka.broker.subscriptions.records.refusal_reasons import RefusalReasons
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages
@@ -67,6 +68,7 @@ class PartitionAcks:
         "nacks_in_batch",
         "number",
         "partition_field",
+        "reasons",
         "topic_name",
         "wake",
     )
@@ -85,6 +87,7 @@ class PartitionAcks:
         self.nacks_in_batch: deque[tuple[float, float, int, Endpoint, int, int]] = deque()
         """The same for messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
         self.acks_in_batch: deque[BatchAck] = deque()
+        self.reasons = RefusalReasons()
         self.ack_sets: deque[tuple[int, BatchAckSet]] = deque()
         """The offset of a batch entry, and which of its messages are acknowledged."""
         self.cumulative_in_batch: deque[BatchAck] = deque()
