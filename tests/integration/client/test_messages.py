@@ -296,12 +296,12 @@ def test_a_time_out_names_topic_and_subscription(client: pulsar.Client, unique: 
     topic = f"persistent://public/default/{unique('empty')}"
     consumer = client.subscribe(topic, "billing")
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    for receive, where in (
+    for receiving, where in (
         (consumer.receive, f"{topic} (subscription billing)"),
         (reader.read_next, f"{topic} (reader {reader._inbox.name})"),
     ):
         with pytest.raises(pulsar.Timeout) as timeout:
-            receive(10)
+            receiving(10)
         assert str(timeout.value) == f"no message on {where} within 10 ms"
         assert timeout.value.__cause__ is None
         assert timeout.value.__suppress_context__
