@@ -25,6 +25,7 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import Save, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.leases.acks import LeasedAcks
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import (
     LeaseTerms,
@@ -501,6 +502,7 @@ class Process:
                     "kafka_topic": "orders",
                     "incarnation": SAME_INCARNATION,
                     "buffer": None,
+                    "policies": SubscriptionPolicies(),
                     "slot": lambda self_, number: self.slot,
                     "slots": lambda self_: [self.slot],
                 },

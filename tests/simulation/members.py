@@ -26,6 +26,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.member.next_step import NextStep
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
@@ -477,7 +478,8 @@ class MemberWorld:
     def _handle(self) -> object:
         return SimpleNamespace(
             topic=TOPIC, subscription="audit", kafka_topic="orders", type=self.kind, partition=None, transient=False,
-            incarnation=SAME_INCARNATION, buffer=None, meter=self.meter, local_peers=None,
+            incarnation=SAME_INCARNATION, buffer=None, meter=self.meter, policies=SubscriptionPolicies(),
+            local_peers=None,
             slot=self.slots.__getitem__, slots=self._watched_slots, identity=self._identity,
             start_offset=lambda partition: 0, floor=lambda partition: 0, elsewhere=lambda *_: None,
             committed=lambda partitions, deadline: self.group.committed(partitions, 1.0),

@@ -93,6 +93,12 @@ class ConsumerStats:
     """The properties of the consumer; None where its process did not reply."""
     active_in: tuple[int, ...] = ()
     """The partitions whose active consumer it is (Exclusive, Failover)."""
+    blocked_s: float = -1.0
+    """The time since it reached its limit of unacknowledged messages, until it has at most half of them; -1 otherwise.
+    Pulsar's `blockedConsumerOnUnackedMsgs`."""
+    subscription_blocked_s: float = -1.0
+    """The time since the subscription reached its limit on the partitions that its process owns; -1 below it. Pulsar's
+    `blockedSubscriptionOnUnackedMsgs`."""
 
 
 @dataclass(frozen=True, slots=True)

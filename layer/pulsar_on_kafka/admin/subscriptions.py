@@ -195,10 +195,30 @@ class SubscriptionAdmin(CursorAdmin):
                     c.traffic,
                     c.metadata,
                     tuple(sorted(active.get((process, c.name), ()))),
+                    c.blocked_s,
+                    of_it.blocked_s,
                 )
                 for c in of_it.consumers
             ]
         return stats
+
+    def read_positions(self, topic: str, subscription: str) -> dict[int, int]:
+        """The read position of each partition (or that of one partition, by its name): the first offset that no
+        consumer got yet, redeliveries aside. Without an owner that is the one behind mark-delete. A partition whose
+        owner does not reply within three seconds is missing."""
+        deadline = self._deadline()
+        found, partitions = self._addressed(topic, subscription, deadline)
+        _, owners = self._members(found, deadline)
+        starts, _ = self._log_ends(found.topic, deadline, partitions)
+        positions: dict[int, int] = {}
+        for partition, cursor in self.node.memberships.cursors.read_readable(found, deadline)[0].items():
+            if partition in starts and partition not in owners:
+                positions[partition] = max(starts[partition], cursor.state.next_unacked)
+        for report in self.node.memberships.live_cursors.consumers(found, deadline).values():
+            for each in () if report is None else report.reading:
+                if each.partition in starts:
+                    positions[each.partition] = each.read_position
+        return dict(sorted(positions.items()))
 
     def entry_holder(self, topic: str, subscription: str, partition: int, offset: int) -> EntryHolder | None:
         """The holder of the entry at an offset (Shared and Key_Shared); None: no consumer, or no reply of the

@@ -228,6 +228,10 @@ class Client(OfOneProcess):
         `<topic>-<subscription>-DLQ`, one for all partitions. Delays count on Shared and Key_Shared only; letters are
         sent unencrypted, as Java's. `retry_letter_backoff` decides the delay of letters without one of their own.
 
+        `max_unacked_messages_on_consumer` takes the place of the policy of this name for a Shared or KeyShared
+        consumer: at so many unacknowledged messages it gets no more; 0 for no limit, None for the policy. It counts
+        over all partitions.
+
         With `subscription_mode` NonDurable (not in the official client; source: Java's `SubscriptionMode`) the
         subscription begins at `initial_position`, ends with its last consumer in any process, also a killed one, and
         keeps no message from being deleted. All types have it. A durable subscription of the same name excludes it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
@@ -40,6 +41,8 @@ _LATE_MS: Final = 60_000
 """An overview that is older is called so."""
 PARTITIONS: Final = 50
 """Partitions of a subscription, and ledgers of a partition, that are listed at once."""
+MAX_RANGES: Final = 1_000
+"""Acknowledged ranges of a partition, and batches acknowledged in part, that are listed."""
 
 
 class _Guarded:
@@ -147,6 +150,8 @@ class Pages:
         chosen = _of(cursors, number)
         retained = self._query(problems, self._site.retained, topic)
         page = _whole(query.get("list")) or 0
+        read = self._query(problems, self._site.read_positions, topic, name)
+        ranges = [] if chosen is None else list(islice(chosen.acknowledged_ranges(), MAX_RANGES + 1))
         return self._page(
             "subscription.html",
             request,
@@ -156,6 +161,10 @@ class Pages:
             number=number,
             cursors=cursors,
             cursor=chosen,
+            read_position=None if read is None else read.value.get(number),
+            ranges=ranges[:MAX_RANGES],
+            more_ranges=len(ranges) > MAX_RANGES,
+            batches=[] if chosen is None else list(islice(chosen.acknowledged_in_batches(), MAX_RANGES)),
             map=None if chosen is None else hole_map(chosen, _whole(query.get("from")), _whole(query.get("scale"))),
             partitions=_listed([] if found is None else found.partitions, page),
             consumers=self._query(problems, self._site.consumers, topic, name),

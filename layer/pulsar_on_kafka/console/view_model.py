@@ -169,6 +169,9 @@ class Site:
     def cursors(self, topic: str, name: str) -> CachedResponse[Sequence[PartitionCursor]]:
         return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
 
+    def read_positions(self, topic: str, name: str) -> CachedResponse[Mapping[int, int]]:
+        return self._query(("read positions", topic, name), lambda admin: admin.read_positions(topic, name))
+
     def consumers(self, topic: str, name: str) -> CachedResponse[Sequence[ConsumerStats]]:
         return self._query(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
 

@@ -19,8 +19,9 @@ from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.base.listener import Listener, bound
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.broker.metadata.topic_watch import POLICIES_S, TopicWatch
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, update_policies
+from pulsar_on_kafka.client.connection.session import FollowsPolicies, update_policies
 from pulsar_on_kafka.gateway.connection import Connection, Connections
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership, fleets_group

@@ -311,4 +311,8 @@ def test_show_tells_the_segments_of_a_big_state(done: Pok, service_url: str, uni
     assert all(ledger["size_bytes"] > 300 and ledger["segment_offsets"] for ledger in segments)
     assert sum(partition["marker_bytes"]) > 0
     assert partition["acknowledged"] + partition["backlog"] + partition["mark_delete"] + 1 == messages
+    ranges = partition["acknowledged_ranges"]
+    assert sum(last - first + 1 for first, last in ranges) == partition["acknowledged"]
+    assert all(crc32(b"%d" % number) % 2 for first, last in ranges for number in range(first, last + 1))
+    assert (partition["read_position"], partition["batch_indexes"]) == (messages, {})
     client.close()

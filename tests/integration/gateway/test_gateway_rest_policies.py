@@ -274,7 +274,6 @@ def test_policies_that_are_not_kept_are_unset_and_refused(rest: Rest, namespace:
         (topic, "subscribeRate", "POST"),
         (topic, "persistence", "POST"),
         (topic, "delayedDelivery", "POST"),
-        (topic, "maxUnackedMessagesOnConsumer", "POST"),
         (space, "offloadDeletionLagMs", "PUT"),
     ):
         assert unset(rest, f"{place}/{step}")

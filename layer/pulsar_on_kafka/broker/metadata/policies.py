@@ -372,6 +372,20 @@ MAX_SUBSCRIPTIONS_PER_TOPIC: Final = Policy(
     0,
     "durable subscriptions that a topic may have when one is created; 0 for no limit",
 )
+MAX_UNACKED_MESSAGES_ON_CONSUMER: Final = Policy(
+    "max_unacked_messages_on_consumer",
+    int,
+    50_000,
+    "unacknowledged messages of a Shared or Key_Shared consumer at which it gets no more, until half of them are left; "
+    "0 for no limit",
+)
+MAX_UNACKED_MESSAGES_ON_SUBSCRIPTION: Final = Policy(
+    "max_unacked_messages_on_subscription",
+    int,
+    200_000,
+    "the same for the consumers of a Shared or Key_Shared subscription together, which then get redeliveries only; "
+    "0 for no limit",
+)
 MAX_TOPICS_PER_NAMESPACE: Final = Policy(
     "max_topics_per_namespace",
     int,

@@ -160,6 +160,10 @@ MAX_CONSUMERS_PER_SUBSCRIPTION: Final = _field(
     "max_consumers_per_subscription", policies.MAX_CONSUMERS_PER_SUBSCRIPTION
 )
 MAX_SUBSCRIPTIONS: Final = _field("max_subscriptions_per_topic", policies.MAX_SUBSCRIPTIONS_PER_TOPIC)
+MAX_UNACKED_ON_CONSUMER: Final = _field("max_unacked_messages_per_consumer", policies.MAX_UNACKED_MESSAGES_ON_CONSUMER)
+MAX_UNACKED_ON_SUBSCRIPTION: Final = _field(
+    "max_unacked_messages_per_subscription", policies.MAX_UNACKED_MESSAGES_ON_SUBSCRIPTION
+)
 MAX_TOPICS: Final = _field("max_topics_per_namespace", policies.MAX_TOPICS_PER_NAMESPACE)
 
 
@@ -210,6 +214,8 @@ FIELDS: Final = (
     MAX_CONSUMERS,
     MAX_CONSUMERS_PER_SUBSCRIPTION,
     MAX_SUBSCRIPTIONS,
+    MAX_UNACKED_ON_CONSUMER,
+    MAX_UNACKED_ON_SUBSCRIPTION,
     MAX_TOPICS,
     *RATES,
 )

@@ -16,6 +16,7 @@ from pulsar_on_kafka.broker.node.readers import buffer_access, slot_of
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.broker.replication_state.remote_acks import RemoteAcks
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.broker.subscriptions.member.driver import MemberDriver
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -149,6 +150,9 @@ class _MemberHandle(SubscriptionHandle):
         self.transient = not topic.name.is_persistent
         self.incarnation = IncarnationCheck(services.incarnations, topic, CHECK_CONSUMER_S)
         self.buffer = buffer_access(services, topic)
+        self.policies = policies_followed(
+            subscription, SubscriptionPolicies.of(*services.policies_when_opened(topic, deadline))
+        )
         self.meter = services.meters.subscription(subscription.place, subscription.name)
         self.local_peers = services.departures.local_peers(subscription.group, joining.client_id)
 
@@ -203,6 +207,11 @@ class _MemberHandle(SubscriptionHandle):
 
     def ended(self) -> None:
         membership_ended(self._joining.client_id)
+
+
+def policies_followed(subscription: Subscription, policies: SubscriptionPolicies) -> SubscriptionPolicies:
+    """The policies of its topic as a subscription follows them. Source: Pulsar's Consumer.getMaxUnackedMessages."""
+    return policies._replace(max_unacked_on_consumer=0) if subscription.non_durable else policies
 
 
 def _origin(services: Services, subscription: Subscription, deadline: Deadline) -> Origin | None:

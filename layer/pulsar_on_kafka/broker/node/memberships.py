@@ -15,15 +15,17 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.open_files import warn_when_files_run_out
 from pulsar_on_kafka.base.processes import is_over, member_client_id
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.deletion import deletes_by_ledger
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
+from pulsar_on_kafka.broker.metadata.topic_watch import POLICIES_S, TopicWatch
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.consumer_limits import ConsumerLimits
-from pulsar_on_kafka.broker.node.member_opening import MemberOpening, MembershipOptions
+from pulsar_on_kafka.broker.node.member_opening import MemberOpening, MembershipOptions, policies_followed
 from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
@@ -50,6 +52,7 @@ _TAKE_BACK_S: Final = 10.0
 """Limit for the end of a consumer that could not be opened, beside the time that opening it took."""
 _CONSUMERS_CLOSE_S: Final = 5.0
 """Limit for the wait for the consumers of a deleted topic. One that hangs is a member for a session's time."""
+_POLICIES_TIMEOUT_S: Final = 10.0
 _LEASE_THREADS: Final = 8
 """Threads for what is written about leases, there from the first time on that so many have something to do at once."""
 
@@ -84,6 +87,8 @@ class Memberships:
             self._serving,
             services.subscriptions.joining,
         )
+        self._scheduler = Scheduler("pok-policies")
+        self._policies = TopicWatch[_SharedMember](self._scheduler, POLICIES_S, self._update_policies)
         self._limits = ConsumerLimits(services, self.live_cursors, self._own_consumers)
 
     def _own_consumers(self, subscription: Subscription) -> dict[int, tuple[str, int]]:
@@ -165,8 +170,23 @@ class Memberships:
                 raise
             warn_when_files_run_out()
             shared.begin(subscription, member, client_id, endpoint)
+            if kind.is_shared:
+                self._policies.watch(topic, shared)
             shared.listener = RequestListener(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
+
+    def _update_policies(self, watched: Sequence[tuple[_SharedMember, Topic]]) -> None:
+        """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use."""
+        topics = {topic.name.base for _, topic in watched}
+        try:
+            reported = self._services.subscription_policies(topics, Deadline.after(_POLICIES_TIMEOUT_S))
+        except errors.LayerError as failure:  # read again with the next look
+            _log.info("cluster=%s policies of subscriptions are not known: %s", self._services.cluster_id, failure)
+            return
+        for shared, topic in watched:
+            member, subscription = shared.member, shared.subscription
+            if member is not None and subscription is not None:
+                member.follow_policies(policies_followed(subscription, reported[topic.name.base]))
 
     def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, client_id: str) -> None:
         """End what there is of a membership that could not be opened."""
@@ -428,6 +448,7 @@ class Memberships:
             member.detach(endpoint, deadline)
             return
         shared.member = shared.subscription = None
+        self._policies.unwatch(shared)
         shared.silence()
         endpoint.close()
         member.stop(deadline)
@@ -494,6 +515,7 @@ class Memberships:
 
     def close(self, deadline: Deadline) -> None:
         """Leave every group; acknowledgements are saved."""
+        self._scheduler.close(deadline.remaining_s())
         for shared in list(self._members.values()):
             with shared.lock:
                 member, shared.member = shared.member, None

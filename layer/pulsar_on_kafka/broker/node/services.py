@@ -51,6 +51,7 @@ from pulsar_on_kafka.broker.schema_registry.configured import configured_checker
 from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
 from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.member.pooled import MemberClients
 from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.broker.transactions.records.views import LookingOnly, TransactionViews
@@ -292,6 +293,14 @@ class Services:
         `namespaces`, only the topic's own value counts."""
         return {
             topic: applied(policy, own, theirs) for topic, (own, theirs) in self._policies_of(topics, deadline).items()
+        }
+
+    def subscription_policies(
+        self, topics: Iterable[TopicName], deadline: Deadline
+    ) -> dict[TopicName, SubscriptionPolicies]:
+        """Policies that the subscriptions of these topics (without a partition's suffix) follow."""
+        return {
+            topic: SubscriptionPolicies.of(*levels) for topic, levels in self._policies_of(topics, deadline).items()
         }
 
     def policies_when_opened(self, topic: Topic, deadline: Deadline) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -48,7 +48,7 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
+    from pulsar_on_kafka.admin import AdminClient, ConsumerStats, SubscriptionStats
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -175,6 +175,8 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             for c in consumers
         ],
     )  # fmt: skip
+    for line in blocked_text(consumers):
+        write_line(line)
     for c in sorted(consumers, key=lambda each: -each.waiting)[:_MAX_AWAITED]:
         if c.waiting:
             waits = "1 message waits" if c.waiting == 1 else f"{c.waiting:,} messages wait"
@@ -215,7 +217,7 @@ def show(
         except OSError as error:
             raise CommandFailed(f"--png: {error}") from error
     if settings.json:
-        write_json(cursors_as_json(cursors))
+        write_json(cursors_as_json(cursors, admin.read_positions(topic, subscription)))
         return
     width = shutil.get_terminal_size((100, 24)).columns
     for cursor in cursors:
@@ -413,6 +415,19 @@ def suspects_text(stats: SubscriptionStats) -> list[str]:
         f"partition {p.partition}: {counted(p.suspects, 'message')} delivered few at a time because their consumer died"
         for p in stats.partitions
         if p.suspects
+    ]
+
+
+def blocked_text(consumers: Sequence[ConsumerStats]) -> list[str]:
+    """Lines about limits of unacknowledged messages that are reached."""
+    subscription_s = max((c.subscription_blocked_s for c in consumers), default=-1.0)
+    what = f"the subscription is blocked by unacknowledged messages, for {subscription_s} s"
+    lines = [] if subscription_s < 0 else [what]
+    blocked = sorted((c for c in consumers if c.blocked_s >= 0), key=lambda each: -each.blocked_s)[:_MAX_AWAITED]
+    return lines + [
+        f"consumer {printable(c.consumer_name)} is blocked by {counted(c.unacked, 'unacknowledged message')}, "
+        f"for {c.blocked_s} s"
+        for c in blocked
     ]
 
 

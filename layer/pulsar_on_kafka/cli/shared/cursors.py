@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,17 +49,22 @@ def show_costs(cursors: Sequence[PartitionCursor]) -> None:
     )
 
 
-def cursors_as_json(cursors: Sequence[PartitionCursor]) -> dict[str, Any]:
-    """All data of `show`; the picture is `acknowledged_share`, of up to 200 cells between the `edges`."""
+def cursors_as_json(cursors: Sequence[PartitionCursor], read_positions: Mapping[int, int]) -> dict[str, Any]:
+    """All data of `show`; the picture is `acknowledged_share`, of up to 200 cells between the `edges`.
+
+    `read_position` is null where the owner did not reply. `acknowledged_ranges` are first and last offsets of
+    what is acknowledged above mark-delete. `batch_indexes` has the acknowledged messages of batches with others, by
+    offset.
+    """
     return {
-        "partitions": [_partition(cursor) for cursor in cursors],
+        "partitions": [_partition(cursor, read_positions.get(cursor.partition)) for cursor in cursors],
         "acknowledged": sum(cursor.acknowledged for cursor in cursors),
         "holes": sum(cursor.holes for cursor in cursors),
         "total_bytes": sum(cursor.total_bytes for cursor in cursors),
     }
 
 
-def _partition(cursor: PartitionCursor) -> dict[str, Any]:
+def _partition(cursor: PartitionCursor, read_position: int | None) -> dict[str, Any]:
     from pulsar_on_kafka.admin.cursor_view import LedgerCost
 
     edges = cursor.edges(_CELLS)
@@ -69,6 +74,9 @@ def _partition(cursor: PartitionCursor) -> dict[str, Any]:
     )  # fmt: skip
     return {
         **{name: getattr(cursor, name) for name in plain},
+        "read_position": read_position,
+        "acknowledged_ranges": list(cursor.acknowledged_ranges()),
+        "batch_indexes": dict(cursor.acknowledged_in_batches()),
         "marker_bytes": list(cursor.marker_bytes),
         "ledgers": [{name: getattr(ledger, name) for name in LedgerCost.__slots__} for ledger in cursor.ledgers],
         "edges": edges,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, cast
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.broker.metadata.policies import MAX_NUMBER
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.publishing.arguments import check_texts, check_type, check_type_or_none, of_type
@@ -112,6 +113,7 @@ class ConsumerOptions(_Official):
     retry_letter_backoff: RedeliveryBackoff | None = None
     expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = 60_000
     subscription_mode: SubscriptionMode = SubscriptionMode.Durable
+    max_unacked_messages_on_consumer: Annotated[int | None, OptionRange(0, MAX_NUMBER)] = None
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
@@ -128,6 +130,11 @@ class ConsumerOptions(_Official):
             raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
         if self.retry_letter_backoff is not None and not self.retry_enable:
             raise InvalidConfiguration("retry_letter_backoff is for retry letters: set retry_enable=True")
+        if self.max_unacked_messages_on_consumer is not None and kind not in (
+            ConsumerType.Shared,
+            ConsumerType.KeyShared,
+        ):
+            raise InvalidConfiguration(f"max_unacked_messages_on_consumer is for Shared and KeyShared, not {kind.name}")
         if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
             raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
         check_texts("properties", self.properties)

@@ -126,6 +126,7 @@ def _inbox(
         values=values,
         rules=DeliveryRules(
             options.priority_level,
+            options.max_unacked_messages_on_consumer,
             ack_timeouts=AckTimeouts(timeout_ms / 1000) if timeout_ms else None,
             dead_letters=letters,
             key_shared=key_shared_rule(options.key_shared_policy),

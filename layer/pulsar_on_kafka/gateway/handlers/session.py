@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from pulsar_on_kafka.broker.metadata.topic_watch import TopicWatch
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
+from pulsar_on_kafka.client.connection.session import FollowsPolicies
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
 from pulsar_on_kafka.gateway.handlers.client_moves import ClientMoves
 from pulsar_on_kafka.gateway.handlers.entry_encoder import OutgoingEntries

@@ -14,9 +14,9 @@ from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.topic_watch import TopicWatch
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.connection.session import TopicWatch
 from pulsar_on_kafka.gateway.fleet.bundles import bundle_of
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.handles import Handles

@@ -220,12 +220,7 @@ class WireEndpoint(Endpoint):
             raise NotForPulsarsClients(f"it has {size} bytes, of which a frame takes {self._max_entry_bytes}")
 
     def traffic(self) -> Traffic:
-        return self.meter.traffic(TopicName.parse(self.topic).partition, blocked=self.blocked)
-
-    @property
-    def blocked(self) -> bool:
-        """Deliveries wait for acknowledgements of the client."""
-        return self.unacked >= self.max_unacked
+        return self.meter.traffic(TopicName.parse(self.topic).partition, blocked=self.blocked_since_s is not None)
 
     def _in_ranges(self, record: Any) -> bool:
         """Source: PersistentDispatcherSingleActiveConsumer, which drops entries of other ranges."""

@@ -1,7 +1,7 @@
 """Internal statistics over REST: ledgers and cursors, with the field names of Pulsar's managed ledgers.
 
 Fields without a value here are omitted: BookKeeper's ledgers of cursors, pending reads, and the read position of a
-cursor that a process owns.
+cursor whose owner does not reply.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ class _TopicInternals:
         stats = [admin.subscription_stats(whole, each) for each in admin.list_subscriptions(whole)]
         self._owned = {each.subscription: {p.partition for p in each.partitions if p.owner} for each in stats}
         self._cursors: dict[int, dict[str, PartitionCursor]] = {}
+        self._read: dict[str, dict[int, int]] = {}
         for each in stats:
             if not each.durable or name.partition not in (-1, *(p.partition for p in each.partitions)):
                 continue
             for cursor in admin.subscription_cursors(str(name), each.subscription):
                 self._cursors.setdefault(cursor.partition, {})[each.subscription] = cursor
+            self._read[each.subscription] = admin.read_positions(str(name), each.subscription)
         topic = admin.node.topics.find(name.base, request.deadline())
         if topic is None:
             raise RestError(404, f"topic {name.base} was deleted")
@@ -104,7 +106,7 @@ class _TopicInternals:
                 for each in ledgers
             ],
             "cursors": {
-                name: _cursor(cursor, active=partition in self._owned[name])
+                name: _cursor(cursor, self._read[name].get(partition), active=partition in self._owned[name])
                 for name, cursor in self._cursors.get(partition, {}).items()
             },
         }
@@ -135,10 +137,10 @@ class _TopicInternals:
         }
 
 
-def _cursor(cursor: PartitionCursor, *, active: bool) -> dict[str, Any]:
+def _cursor(cursor: PartitionCursor, read_position: int | None, *, active: bool) -> dict[str, Any]:
     ranges = list(_ranges(cursor))
     batches = {str(_of_cursor(cursor, offset)): indexes for offset, indexes in cursor.acknowledged_in_batches()}
-    read = {} if active else {"readPosition": str(_of_cursor(cursor, cursor.mark_delete + 1))}
+    read = {} if read_position is None else {"readPosition": str(_of_cursor(cursor, read_position))}
     return {
         "markDeletePosition": str(_of_cursor(cursor, cursor.mark_delete)),
         **read,

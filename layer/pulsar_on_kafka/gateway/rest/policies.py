@@ -176,6 +176,16 @@ KEPT: Final = (
                 policy_json.MAX_CONSUMERS_PER_SUBSCRIPTION,
             ),
             ("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", policy_json.MAX_SUBSCRIPTIONS),
+            (
+                "maxUnackedMessagesPerConsumer",
+                "maxUnackedMessagesOnConsumer",
+                policy_json.MAX_UNACKED_ON_CONSUMER,
+            ),
+            (
+                "maxUnackedMessagesPerSubscription",
+                "maxUnackedMessagesOnSubscription",
+                policy_json.MAX_UNACKED_ON_SUBSCRIPTION,
+            ),
             ("maxTopicsPerNamespace", "", policy_json.MAX_TOPICS),
         )
     ),
@@ -203,7 +213,6 @@ class NotKept(PolicyRow):
         request.admin.policies(where)
 
 
-_COUNTS: Final = "it does not limit this number"
 _TIERED: Final = "Kafka has tiered storage of its own, set by topic"
 _BOOKIES: Final = "there are no bookies; Kafka replicates"
 _FILTERS: Final = "it has no entry filters"
@@ -213,8 +222,6 @@ NOT_KEPT: Final = (
         for name in ("dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate")
     ),
     NotKept("subscribeRate", "subscribeRate", "it does not limit how often consumers subscribe"),
-    NotKept("maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer", _COUNTS),
-    NotKept("maxUnackedMessagesPerSubscription", "maxUnackedMessagesOnSubscription", _COUNTS),
     NotKept("persistence", "persistence", _BOOKIES),
     NotKept("", "maxMessageSize", "max.message.bytes of the Kafka topic limits messages"),
     NotKept("offloadPolicies", "offloadPolicies", _TIERED),

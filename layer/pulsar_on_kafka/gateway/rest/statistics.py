@@ -210,6 +210,7 @@ def _subscription(
     cursors = [each for each in found.partitions if partition in (None, each.partition)]
     listed = [_consumer(each) for each in consumers if each.permits >= 0]
     only = cursors[0].partition if len(cursors) == 1 else None
+    blocked_s = max((each.subscription_blocked_s for each in consumers), default=-1.0)
     active = [each.consumer_name for each in consumers if only in each.active_in]
     return {
         **({"activeConsumerName": active[0]} if active else {}),
@@ -221,6 +222,8 @@ def _subscription(
         "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
         **{name: max((each[name] for each in listed if name in each), default=0) for name in _TIMES},
         "unackedMessages": sum(each["unackedMessages"] for each in listed),
+        "blockedSubscriptionOnUnackedMsgs": blocked_s >= 0,
+        "blockedOnUnackedMsgsSeconds": blocked_s,
         "isDurable": found.durable,
         "isReplicated": found.replicated,
         "subscriptionProperties": dict(found.properties),
@@ -235,6 +238,8 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "unackedMessages": found.unacked,
         "msgOutCounter": found.delivered,
         "msgRateOut": found.rate,
+        "blockedConsumerOnUnackedMsgs": found.blocked_s >= 0,
+        "blockedOnUnackedMsgsSeconds": found.blocked_s,
         "address": found.process,
         **({} if found.metadata is None else {"metadata": dict(found.metadata)}),
     }
@@ -248,7 +253,6 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "bytesOutCounter": traffic.bytes,
         "msgRateRedeliver": traffic.redelivered,
         "messageAckRate": traffic.acknowledged,
-        "blockedConsumerOnUnackedMsgs": traffic.blocked,
         "address": traffic.address,
         "clientVersion": traffic.client,
         "connectedSince": time_text(traffic.since_ms),

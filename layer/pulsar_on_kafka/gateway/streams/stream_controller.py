@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.metadata.subscriptions.consumer_registrations import Registrations
+from pulsar_on_kafka.broker.metadata.topic_watch import POLICIES_S, TopicWatch
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.client.connection.session import POLICIES_S, TopicWatch
 from pulsar_on_kafka.gateway.fleet.membership import FleetMembership
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool

@@ -154,6 +154,7 @@ class ReportedConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
     `delivered` its number of received messages, `rate` the recent number per second. `lease_age_s`: the time since its
     last lease of a message of another process's partition; -1 without one. `traffic` is reported by gateways.
     `metadata` are the consumer's properties; None where those of the process's consumers exceed the limit.
+    `blocked_s`: the time since it reached its limit of unacknowledged messages; -1 below it.
     """
 
     name: str
@@ -165,6 +166,7 @@ class ReportedConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
     lease_age_s: float
     traffic: Traffic | None = None
     metadata: dict[str, str] | None = None
+    blocked_s: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,15 @@ class ReportedActive:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedReading:
+    """The read position of a partition that the reporting process owns: the first offset that no consumer got yet,
+    redeliveries aside."""
+
+    partition: Count
+    read_position: Count
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedHolder:
     """The consumer that holds the requested entry. `member`: client id of its process; '' for the reporting one."""
 
@@ -207,6 +218,10 @@ class ConsumersReport:
     """Waiting messages of its own partitions."""
     holder: ReportedHolder | None = None
     active: tuple[ReportedActive, ...] = ()
+    blocked_s: float = -1.0
+    """The time since the subscription reached its limit of unacknowledged messages on its own partitions; -1 below
+    it."""
+    reading: tuple[ReportedReading, ...] = ()
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -255,6 +270,8 @@ class _Told(msgspec.Struct, omit_defaults=True):
     waiting: tuple[ReportedWaiting, ...] = ()
     holder: ReportedHolder | None = None
     active: tuple[ReportedActive, ...] = ()
+    blocked_s: float = -1.0
+    reading: tuple[ReportedReading, ...] = ()
 
 
 class _Consumers(msgspec.Struct, omit_defaults=True):
@@ -306,7 +323,16 @@ def encode_answer(answer: CursorReply) -> bytes:
 
 def encode_report(report: ConsumersReport) -> bytes:
     return _TOLD.encode(
-        _Told(report.id.hex(), report.member, report.consumers, report.waiting, report.holder, report.active)
+        _Told(
+            report.id.hex(),
+            report.member,
+            report.consumers,
+            report.waiting,
+            report.holder,
+            report.active,
+            report.blocked_s,
+            report.reading,
+        )
     )
 
 
@@ -327,7 +353,14 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
     if head.told is not None:
         report = _TOLD.decode(value)
         return ConsumersReport(
-            _id(report.told), report.member, report.consumers, report.waiting, report.holder, report.active
+            _id(report.told),
+            report.member,
+            report.consumers,
+            report.waiting,
+            report.holder,
+            report.active,
+            report.blocked_s,
+            report.reading,
         )
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 

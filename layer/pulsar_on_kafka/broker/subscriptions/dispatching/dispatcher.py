@@ -19,8 +19,9 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import Negat
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery import LeasedEntries, Redelivery
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.dispatching.shared import SharedDispatch
-from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import UnackedLimit, active_consumer
+from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import active_consumer
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.dispatching.unacked_limits import UnackedLimits
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
@@ -64,10 +65,10 @@ class Dispatcher:
             clock, owned, endpoints, nacks, dead_lettering, self.log_end, by_slot=key_shared
         )
         self.redelivery = Redelivery(handle, fetcher, clock, consumer, owned, endpoints, nacks, reads, leased)
-        self._limit = limit = UnackedLimit(endpoints)
+        self.unacked_limits = UnackedLimits(handle, clock, endpoints)
         self._keys = KeyShared(clock, reads, dead_lettering, counting, owned, endpoints) if key_shared else None
         self._shared = (
-            SharedDispatch(reads, dead_lettering, counting, owned, endpoints, limit) if handle.type.is_shared else None
+            SharedDispatch(reads, dead_lettering, counting, owned, endpoints) if handle.type.is_shared else None
         )
 
     # What there is to do ------------------------------------------------------------------------------------------
@@ -93,9 +94,9 @@ class Dispatcher:
     def awaits_acknowledgements(self) -> bool:
         """Acknowledgements of other messages may let those go that wait."""
         return self._shared is not None and (
-            self._limit.is_blocked
+            self.unacked_limits.is_blocked
             or self.counting.has_guards
-            or any(each.unacked >= each.max_unacked and each.permits() > 0 for each in self._endpoints)
+            or any(each.awaits_acknowledgements and each.permits() > 0 for each in self._endpoints)
             or any(owned.keys is not None and owned.keys.holders_awaited() for owned in self._owned.values())
         )
 
@@ -133,10 +134,12 @@ class Dispatcher:
         """Move messages to inboxes by their permits; True when any moved."""
         if not self._endpoints:
             return False
-        if self._keys is not None:
-            return self._keys.dispatch(only_again=self._limit.is_reached())
         if self._shared is not None:
-            return self._shared.dispatch()
+            room = self.unacked_limits.room()
+            handed = self._shared.dispatch(room) if self._keys is None else self._keys.dispatch(room)
+            if handed:
+                self.unacked_limits.note()
+            return handed
         handed = False
         for owned in self._owned.values():
             if owned.buffered and owned.active is not None and not owned.quiet:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.broker.metadata.policies import MAX_NUMBER
 from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED, deliver_at_ms
@@ -76,9 +77,15 @@ class KeyShared:
         self._since: dict[tuple[int, Endpoint], float] = {}
         """The time since when messages of a partition wait for a consumer, on the monotonic clock."""
         self._turn = 0
-        self._only_again = False
+        self._room = MAX_NUMBER
+        """New messages that the limit of unacknowledged messages leaves for this step."""
         self._held_back: set[int] = set()
         """Partitions with messages that wait for a save, or for the acknowledgement of an isolated message."""
+
+    @property
+    def _only_again(self) -> bool:
+        """Only redeliveries may be delivered."""
+        return self._room <= 0
 
     def attach(self, endpoint: Endpoint) -> None:
         """Give a consumer its keys. Keys with messages in flight follow when these are acknowledged.
@@ -161,9 +168,9 @@ class KeyShared:
     def _look_ahead(self) -> int:
         return min(LOOK_AHEAD, LOOK_AHEAD_PER_CONSUMER * len(self._endpoints))
 
-    def dispatch(self, *, only_again: bool) -> bool:
-        """Move messages to inboxes by their permits; True when any moved. `only_again`: only redeliveries."""
-        self._only_again = only_again
+    def dispatch(self, room: int) -> bool:
+        """Move messages to inboxes by their permits, up to `room` new ones; True when any moved."""
+        self._room = room
         self._held_back.clear()
         partitions = list(self._owned.values())
         for owned in self._owned.values():
@@ -223,7 +230,8 @@ class KeyShared:
         while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
             if not keys.has_at_hand(endpoint) and not self._read_back(owned, keys, endpoint):
                 break
-            entries = keys.take(endpoint, min(permits, _AT_ONCE), only_again=self._only_again)
+            most = permits if self._only_again else min(permits, self._room)
+            entries = keys.take(endpoint, min(most, _AT_ONCE), only_again=self._only_again)
             if keys.acknowledged_early:
                 entries = _without_acknowledged(owned, keys, entries)
             if not self._hand_out(owned, keys, endpoint, entries):
@@ -302,7 +310,9 @@ class KeyShared:
         if guard is not None and offsets:
             guard.handed_out_in_turn(offsets)
             guard.isolation.flowed(endpoint.node, len(offsets))
+        before = endpoint.unacked
         owned.deliver(endpoint.feed(owned.slot), offsets, [entry[2] for entry in entries], hold=True)
+        self._room -= endpoint.unacked - before
         return True
 
     def _admitted(

@@ -6,11 +6,11 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RedeliveryReads
-from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import RoundRobin, UnackedLimit
+from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import RoundRobin
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 
@@ -31,22 +31,23 @@ class SharedDispatch:
         counting: DeliveryCounting,
         owned: Mapping[int, OwnedPartition],
         endpoints: Sequence[Endpoint],
-        limit: UnackedLimit,
     ) -> None:
         self._reads = reads
         self._dead_lettering = dead_lettering
         self._counting = counting
         self._owned = owned
         self._endpoints = endpoints
-        self._limit = limit
         self._round_robin = RoundRobin()
+        self._room = 0
+        """New messages that the limit of unacknowledged messages leaves for this step."""
 
     def takes_any(self) -> bool:
         """Some consumer has permits again, and an inbox that is at most half full."""
         return any(e.has_room_again() and e.shared_permits() > 0 for e in self._endpoints)
 
-    def dispatch(self) -> bool:
-        """Move messages to inboxes by their permits; True when any moved."""
+    def dispatch(self, room: int) -> bool:
+        """Move messages to inboxes by their permits, up to `room` new ones; True when any moved."""
+        self._room = room
         handed = False
         isolating = [each for each in self._owned.values() if each.guard is not None and each.guard.isolates]
         others = [each for each in self._owned.values() if each not in isolating]
@@ -54,26 +55,28 @@ class SharedDispatch:
             self._reads.forget(owned)
             if owned.has_redeliveries:
                 handed = self._redeliver(owned, self._endpoints) or handed
-        blocked = self._limit.is_reached()
         for owned in isolating:
             if not owned.quiet:
-                handed = self._dispatch_beside_suspects(owned, new=not blocked) or handed
-        if blocked:
-            return handed
+                handed = self._dispatch_beside_suspects(owned) or handed
         for owned in others:
-            while owned.buffered and owned.waits_for_room():
+            while self._room > 0 and owned.buffered and owned.waits_for_room():
                 turn = self._round_robin.next(self._endpoints, owned.buffered)
                 if turn is None:
                     return handed
                 endpoint, permits = turn
-                offsets, records = owned.take(permits)
+                offsets, records = owned.take(min(permits, self._room))
                 if not offsets:
                     break
-                owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
+                self._deliver(owned, endpoint, offsets, records)
                 handed = True
         return handed
 
-    def _dispatch_beside_suspects(self, owned: OwnedPartition, *, new: bool) -> bool:
+    def _deliver(self, owned: OwnedPartition, endpoint: Endpoint, offsets: list[int], records: list[Any]) -> None:
+        before = endpoint.unacked
+        owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
+        self._room -= endpoint.unacked - before
+
+    def _dispatch_beside_suspects(self, owned: OwnedPartition) -> bool:
         """Give each process in turn what the guard allows it: suspects, other redeliveries, new messages."""
         guard, handed = owned.guard, False
         assert guard is not None  # noqa: S101 - the caller has checked
@@ -83,18 +86,18 @@ class SharedDispatch:
             endpoints = [endpoint for endpoint in self._endpoints if endpoint.node == node]
             if not any(endpoint.shared_permits() > 0 for endpoint in endpoints):
                 continue
-            handed = self._redeliver(owned, endpoints, node, new=new and owned.buffered > 0) or handed
-            while new and owned.buffered:
+            handed = self._redeliver(owned, endpoints, node, new=self._room > 0 and owned.buffered > 0) or handed
+            while self._room > 0 and owned.buffered:
                 place = self._counting.place(owned, node, new=True)
                 turn = self._round_robin.next(endpoints, owned.buffered)
                 room = guard.isolation.room(place)
                 if turn is None or not room:
                     break
                 endpoint, permits = turn
-                offsets, records = owned.take(min(permits, room))
+                offsets, records = owned.take(min(permits, room, self._room))
                 if not offsets:
                     break
-                owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
+                self._deliver(owned, endpoint, offsets, records)
                 guard.isolation.flowed(node, len(offsets))
                 handed = True
         return handed
@@ -135,5 +138,5 @@ class SharedDispatch:
                 owned.guard.handed_out_again(part)
                 if node is not None:
                     owned.guard.isolation.flowed(node, len(part))
-            owned.deliver(endpoint.feed(owned.slot), part, [records[offset] for offset in part], hold=True)
+            self._deliver(owned, endpoint, part, [records[offset] for offset in part])
         return bool(records or found.gone)

@@ -17,15 +17,11 @@ ROUND_ROBIN_BATCH: Final = 20
 MAX_AT_ONCE: Final = 500
 """The limit of one turn for a consumer in another process."""
 
-MAX_UNACKED_PER_SUBSCRIPTION: Final = 200_000
-"""Pulsar's `maxUnackedMessagesPerSubscription`; here for the partitions that this process owns."""
-
 _POINTS: Final = 100
 """Points of each consumer on the ring. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
 _RING: Final = 1 << 31
 _murmur3: Final = HASHES[KeyHash.MURMUR3_32]
 _PRIORITY: Final = attrgetter("priority")
-_UNACKED: Final = attrgetter("unacked")
 
 
 def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionAcks) -> Endpoint | None:
@@ -108,26 +104,3 @@ class RoundRobin:
                 if endpoint.priority == highest:
                     break
         return chosen, most
-
-
-class UnackedLimit:
-    """The limit of unacknowledged messages of a subscription. It stops new messages, not redeliveries, until half of
-    the limit is unacknowledged.
-
-    Source: PersistentDispatcherMultipleConsumers.blockedDispatcherOnUnackedMsgs.
-    """
-
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._endpoints = endpoints
-        self._blocked = False
-
-    @property
-    def is_blocked(self) -> bool:
-        """The limit was reached at the last call of `is_reached`."""
-        return self._blocked
-
-    def is_reached(self) -> bool:
-        unacked = sum(map(_UNACKED, self._endpoints))
-        limit = MAX_UNACKED_PER_SUBSCRIPTION
-        self._blocked = unacked >= (limit // 2 if self._blocked else limit)
-        return self._blocked

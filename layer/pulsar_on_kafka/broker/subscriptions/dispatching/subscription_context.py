@@ -10,6 +10,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import RemoteAckSource
 from pulsar_on_kafka.broker.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
@@ -37,6 +38,8 @@ class SubscriptionHandle(Protocol):
     buffer: BufferAccess
     """The records of transactions in the topic."""
     meter: SubscriptionMeter
+    policies: SubscriptionPolicies
+    """Another thread replaces the value when a policy changes."""
     local_peers: LocalPeers | None
     """The other members of the group."""
 

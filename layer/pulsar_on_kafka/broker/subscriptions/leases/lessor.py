@@ -236,6 +236,7 @@ class Lessor:
             if endpoint is None:
                 continue
             endpoint.allow(consumer.limits.get(self.owner, 0))
+            endpoint.max_unacked = consumer.max_unacked
             if consumer.draining and not endpoint.draining:
                 endpoint.begin_draining()
                 self._dispatch.stop_serving(endpoint)

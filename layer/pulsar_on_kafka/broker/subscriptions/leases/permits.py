@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from pulsar_on_kafka.broker.metadata.policies import MAX_NUMBER
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartitions
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.state.cursors.lease_records import RemoteConsumer
@@ -185,7 +186,7 @@ def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> Rem
         number,
         endpoint.name,
         endpoint.priority,
-        endpoint.max_unacked,
+        endpoint.max_unacked or MAX_NUMBER,  # earlier versions do not read 0 as no limit
         None if rule is None else rule.sticky_ranges,
         rule is not None and rule.allow_out_of_order,
         limits,

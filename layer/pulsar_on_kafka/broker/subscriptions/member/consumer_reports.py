@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ReportedActive,
     ReportedConsumer,
     ReportedHolder,
+    ReportedReading,
     ReportedWaiting,
 )
 from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
@@ -83,10 +84,20 @@ class ConsumerReports:
 
     def report(self, request_id: bytes, member: str, command: DescribeConsumers) -> ConsumersReport:
         """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
-        partitions wait for, active consumers, and the holder of the requested entry."""
+        partitions wait for, active consumers, the holder of the requested entry, and read positions."""
         return ConsumersReport(
-            request_id, member, self._consumers(), self._waited_for(), self._holder(command), self._active_consumers()
+            request_id,
+            member,
+            self._consumers(),
+            self._waited_for(),
+            self._holder(command),
+            self._active_consumers(),
+            self._dispatcher.unacked_limits.blocked_s(),
+            tuple(ReportedReading(*found) for found in islice(self._read_positions(), _MAX_REPORTED)),
         )
+
+    def _read_positions(self) -> Iterator[tuple[int, int]]:
+        return ((number, owned.intake.taken_upto) for number, owned in self._owned.items())
 
     def _active_consumers(self) -> tuple[ReportedActive, ...]:
         found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)
@@ -127,6 +138,7 @@ class ConsumerReports:
                 -1.0 if self._lessee is None else self._lessee.lease_age_s(endpoint),
                 endpoint.traffic(),
                 dict(endpoint.metadata) if upto <= MAX_PROPERTIES_BYTES else None,
+                self._dispatcher.unacked_limits.age_s(endpoint.blocked_since_s),
             )
             for endpoint, upto in zip(own, told_bytes, strict=True)
         )

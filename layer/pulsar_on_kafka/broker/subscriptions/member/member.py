@@ -19,6 +19,7 @@ from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.member.driver import MemberDriver
 from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.broker.subscriptions.member.serving import MemberServing
@@ -113,6 +114,12 @@ class SubscriptionMember:
         """The number of entries that a draining consumer's application has received and not settled; fails once the
         member has ended."""
         return self.run(lambda: self._serving.drains.unsettled(endpoint))
+
+    def follow_policies(self, policies: SubscriptionPolicies) -> None:
+        """Apply these policies of the topic from the next step on."""
+        if policies != self._handle.policies:
+            self._handle.policies = policies
+            self.wake()
 
     def wake(self) -> None:
         """Begin a step of the member soon."""

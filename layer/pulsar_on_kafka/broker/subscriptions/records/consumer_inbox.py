@@ -227,7 +227,8 @@ class DeliveryRules:
     """Rules by which a subscription delivers to a consumer, and redelivers what it does not acknowledge."""
 
     priority: int = 0
-    max_unacked: int = DEFAULT_MAX_UNACKED
+    max_unacked: int | None = None
+    """The limit of a Shared or Key_Shared consumer; 0: none, None: that of the topic's policy."""
     ack_timeouts: AckTimeouts | None = None
     dead_letters: DeadLetters | None = None
     key_shared: KeySharedRule | None = None
@@ -297,7 +298,11 @@ class Endpoint:
         """Decodes payloads for the application; used by the messages, not here."""
         self.values = values
         """The same where a payload alone is not enough."""
-        self.max_unacked = rules.max_unacked
+        self.own_max_unacked = rules.max_unacked
+        self.max_unacked = DEFAULT_MAX_UNACKED if rules.max_unacked is None else rules.max_unacked
+        """The limit of unacknowledged messages; 0: none. Touched by the member's thread only."""
+        self.blocked_since_s: float | None = None
+        """The time (monotonic clock) at which the limit was reached, until half of it is acknowledged."""
         self.ack_timeouts = ack_timeouts = rules.ack_timeouts
         self.dead_letters = rules.dead_letters
         self.key_shared = rules.key_shared
@@ -356,7 +361,17 @@ class Endpoint:
     def shared_permits(self) -> int:
         """`permits`, or 0 while the limit of unacknowledged messages is reached."""
         permits = self.permits()
-        return min(permits, self.max_unacked - self.unacked) if permits else 0
+        return min(permits, self.max_unacked - self.unacked) if permits and self.max_unacked else permits
+
+    def limit_unacked(self, policy: int) -> None:
+        """Apply the limit of the topic's policy, unless the consumer has its own."""
+        if self.own_max_unacked is None:
+            self.max_unacked = policy
+
+    @property
+    def awaits_acknowledgements(self) -> bool:
+        """The limit of unacknowledged messages is reached."""
+        return 0 < self.max_unacked <= self.unacked
 
     def resize(self, capacity: int) -> None:
         """Take another number of messages, above 0, from now on; what is in the inbox stays."""

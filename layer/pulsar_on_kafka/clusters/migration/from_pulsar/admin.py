@@ -32,8 +32,6 @@ from pulsar_on_kafka_schema_compat import SchemaInfo
 
 _NO_COUNTERPART: Final = (
     "encryption_required",
-    "max_unacked_messages_per_consumer",
-    "max_unacked_messages_per_subscription",
     "topicDispatchRate",
     "subscriptionDispatchRate",
     "clusterSubscribeRate",

@@ -17,6 +17,7 @@ from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
@@ -105,8 +106,13 @@ class Served:
         self.owned: dict[int, OwnedPartition] = {}
         self.slots = [PartitionAcks(TOPIC, number, number, LedgerLayout(1, 10)) for number in range(partitions)]
         self._stores = CursorStore(MemoryStateLog())
-        handle = SimpleNamespace(
-            type=kind, kafka_topic="orders", buffer=None, slots=lambda: self.slots, incarnation=SAME_INCARNATION
+        handle = self.handle = SimpleNamespace(
+            policies=SubscriptionPolicies(),
+            type=kind,
+            kafka_topic="orders",
+            buffer=None,
+            slots=lambda: self.slots,
+            incarnation=SAME_INCARNATION,
         )
         fake = cast("Any", self)
         self.late_elsewhere: list[tuple[int, list[int]]] = []

@@ -11,7 +11,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import HashRangeConflict
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared, strategy
+from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
@@ -601,9 +602,9 @@ def test_partitions_take_turns_to_be_first() -> None:
 
 
 def test_too_many_unacknowledged_messages_stop_what_is_new_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 4)
     monkeypatch.setattr(key_order, "NEAR", 1)
     served, low, high = halves(low=4)
+    served.handle.policies = SubscriptionPolicies(max_unacked_on_subscription=4)
     served.publish(*of_keys(*[LOW] * 7))
     assert served.received(low, 0.0) == [0, 1, 2, 3]
     served.publish(*of_keys(HIGH))

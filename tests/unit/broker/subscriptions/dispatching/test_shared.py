@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.broker.subscriptions.dispatching import strategy
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
@@ -268,9 +268,9 @@ def test_what_a_consumer_of_another_process_put_off_waits_on_when_it_leaves() ->
     assert served.received(here, 5.1) == [1]
 
 
-def test_too_many_unacknowledged_messages_stop_what_is_new_until_half_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
+def test_too_many_unacknowledged_messages_stop_what_is_new_until_half_is_done() -> None:
     served = Served(partitions=2)
+    served.handle.policies = SubscriptionPolicies(max_unacked_on_subscription=8)
     a = served.consumer("a", 8)
     served.publish(*records(8))
     served.publish(*records(4), partition=1)
@@ -545,9 +545,9 @@ def test_reading_ahead_ends_with_the_partition(stays_out: bool) -> None:
     assert served.dispatcher.redelivery.next_due() is None
 
 
-def test_what_was_held_before_stops_nothing_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategy, "MAX_UNACKED_PER_SUBSCRIPTION", 8)
+def test_what_was_held_before_stops_nothing_below_the_limit() -> None:
     served = Served()
+    served.handle.policies = SubscriptionPolicies(max_unacked_on_subscription=8)
     a = served.consumer("a")
     served.dispatcher.still_held(served.owned[0], a, dict.fromkeys(range(5), 1), {})
     served.publish(*records(7))
