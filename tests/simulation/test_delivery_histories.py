@@ -29,6 +29,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MAX_PARKED
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
@@ -166,6 +167,7 @@ class Process:
             "type": world.kind,
             "kafka_topic": "orders",
             "buffer": None,
+            "policies": SubscriptionPolicies(),
             "slots": lambda: [slot],
             "incarnation": SAME_INCARNATION,
         }

@@ -16,6 +16,7 @@ from pulsar_on_kafka.broker.metadata.policies import (
     SCHEMA_COMPATIBILITY_STRATEGY,
     applied,
     check_level,
+    is_tenant_level,
     policy_named,
     with_policies,
     without_policies,
@@ -29,7 +30,7 @@ from pulsar_on_kafka_schema_compat import CompatibilityResult, CompatibilityStra
 @raising_pulsar_errors
 class PolicyAdmin(AdminContext):
     """`where` is the cluster (`admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
-    `persistent://tenant/namespace/topic`).
+    `persistent://tenant/namespace/topic`). `tenant/*` is a tenant, which has `transaction_coordinator_enabled` only.
 
     The policies and their values: `metadata.policies`. A topic's own value takes precedence over that of its namespace,
     which takes precedence over that of the cluster. Running producers follow `deduplication` within two seconds
@@ -43,7 +44,7 @@ class PolicyAdmin(AdminContext):
         Raises:
             InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
                 names of registered clusters, where this one has a name), or it is one of the cluster alone.
-            TopicNotFound: namespace or topic do not exist.
+            TopicNotFound: namespace, tenant or topic do not exist.
             NotAllowedError: the tenant may not use one of these clusters (`create_tenant`).
         """
         self.set_policies(where, {name: value})
@@ -55,7 +56,9 @@ class PolicyAdmin(AdminContext):
 
     def _check_policies(self, where: str, values: Mapping[str, object]) -> None:
         for name in values:
-            check_level(name, cluster=where == CLUSTER, topic=not _is_namespace(where))
+            check_level(name, cluster=where == CLUSTER, topic=not _is_namespace(where), tenant=is_tenant_level(where))
+        if is_tenant_level(where):
+            self.node.tenant_infos.find(where.partition("/")[0], self._deadline())
         if REPLICATION_CLUSTERS.name in values:
             names = REPLICATION_CLUSTERS.taken(values[REPLICATION_CLUSTERS.name])
             check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
@@ -115,7 +118,7 @@ class PolicyAdmin(AdminContext):
 
 
 def _is_namespace(where: str) -> bool:
-    """Or the cluster."""
+    """Or the cluster, or a tenant."""
     # A topic's name has no slash, two, or a scheme.
     return where == CLUSTER or ("://" not in where and where.count("/") == 1)
 

@@ -87,7 +87,7 @@ def test_a_consumer_may_have_a_limit_of_its_own(admin: AdminClient, client: puls
 def test_every_second_message_of_a_large_number_is_acknowledged_without_a_limit(
     admin: AdminClient, client: pulsar.Client, process: Process, unique: Unique
 ) -> None:
-    """A small form of the sources' example, which benchmarks/unacked.py runs in full."""
+    """A small form of the sources' example, of a million messages."""
     topic, count = unique(), 8_000
     admin.create_topic(topic)
     admin.set_policy(topic, ON_CONSUMER, 500)

@@ -17,7 +17,14 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.broker.metadata.permissions import NO_PERMISSIONS, without_topic
-from pulsar_on_kafka.broker.metadata.policies import CLUSTER, inherited
+from pulsar_on_kafka.broker.metadata.policies import (
+    CLUSTER,
+    TRANSACTION_COORDINATOR_ENABLED,
+    applied,
+    inherited,
+    is_tenant_level,
+    tenant_level,
+)
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     AuthPolicies,
@@ -35,6 +42,8 @@ BUILT_IN: Final = ("public/default", "pulsar/system")
 CLUSTER_POLICIES_S: Final = 1.0
 """The largest age of the cluster's policies when a topic is opened; open topics check them once a second, too."""
 _ALWAYS: Final = (*BUILT_IN, CLUSTER)
+_MAX_TENANTS: Final = 1_000
+"""Tenants whose policies are cached."""
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
 
@@ -50,6 +59,8 @@ class Namespaces:
         self._warned = False
         self._cluster: Mapping[str, Any] = {}
         self._cluster_until_s = -inf
+        self._with_transactions: dict[str, tuple[float, bool]] = {}
+        """A time and a truth value for each tenant: until when it is known, and whether the tenant has transactions."""
 
     def require(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace unless `namespace` exists."""
@@ -89,9 +100,10 @@ class Namespaces:
             _log.debug("namespace=%s is there", namespace)
 
     def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
-        """Policies that are set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
+        """Policies that are set for the namespace itself (or `CLUSTER`, or a `tenant_level`), in one reading. Raises
+        NoSuchNamespace."""
         current = self._entities.read(namespace, deadline)
-        if namespace not in _ALWAYS and not _is_active(current):
+        if not _is_always_there(namespace) and not _is_active(current):
             raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
         return _policies(current)
 
@@ -139,6 +151,25 @@ class Namespaces:
         cluster = _policies(found[CLUSTER])
         return {name: {} if name == SYSTEM_NAMESPACE else inherited(_policies(found[name]), cluster) for name in names}
 
+    def has_transactions(self, tenant: str, deadline: Deadline) -> bool:
+        """Whether the cluster (with '') or a tenant has transactions, at most `CLUSTER_POLICIES_S` old. True without
+        the right to read the policies."""
+        now_s = self._clock.monotonic()
+        until_s, found = self._with_transactions.get(tenant, (-inf, True))
+        if now_s < until_s:
+            return found
+        try:
+            places = (CLUSTER, tenant_level(tenant)) if tenant else (CLUSTER,)
+            levels = self._entities.read_together(places, deadline)
+            found = all(applied(TRANSACTION_COORDINATOR_ENABLED, _policies(levels[place])) for place in places)
+        except errors.NotAuthorized as refused:
+            self._warn_of(refused)
+            found = True
+        if len(self._with_transactions) >= _MAX_TENANTS:
+            self._with_transactions.clear()
+        self._with_transactions[tenant] = now_s + CLUSTER_POLICIES_S, found
+        return found
+
     def _warn_of(self, refused: errors.NotAuthorized) -> None:
         if not self._warned:
             self._warned = True
@@ -147,8 +178,8 @@ class Namespaces:
     def change_policies(
         self, namespace: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
     ) -> None:
-        """Set the policies of a namespace, or of `CLUSTER`, to what `change` makes of them; the same object for no
-        change.
+        """Set the policies of a namespace, of `CLUSTER` or a `tenant_level` to what `change` makes of them; the same
+        object for no change.
 
         Raises:
             NoSuchNamespace: it does not exist.
@@ -163,6 +194,7 @@ class Namespaces:
 
         self._change(namespace, changed, deadline)
         self._cluster_until_s = -inf
+        self._with_transactions.clear()
 
     def properties(self, namespace: str, deadline: Deadline) -> Mapping[str, str]:
         """Raises NoSuchNamespace."""
@@ -188,7 +220,7 @@ class Namespaces:
         def changed(current: Versioned | None) -> bytes | None:
             record = decode_namespace(current.value) if current is not None else None
             if record is None or record.state is not LifeState.ACTIVE:
-                if namespace not in _ALWAYS:
+                if not _is_always_there(namespace):
                     raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
                 record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
             found = change(record)
@@ -251,7 +283,11 @@ class Namespaces:
     def _names(self, deadline: Deadline) -> set[str]:
         records = readable(self._entities.all(deadline), decode_namespace)
         stored = {record.name for record in records if record.state is LifeState.ACTIVE}
-        return {*stored, *BUILT_IN} - {CLUSTER}
+        return {name for name in (*stored, *BUILT_IN) if name != CLUSTER and not is_tenant_level(name)}
+
+
+def _is_always_there(place: str) -> bool:
+    return place in _ALWAYS or is_tenant_level(place)
 
 
 def _is_active(current: Versioned | None) -> bool:

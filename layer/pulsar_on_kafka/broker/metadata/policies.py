@@ -17,6 +17,7 @@ from pulsar_on_kafka_schema_compat import CompatibilityStrategy
 
 CLUSTER: Final = "*"
 """The cluster's policies have this in the place of a namespace. No namespace has this name."""
+_EACH_NAMESPACE: Final = "/*"
 MAX_NUMBER: Final = 2**31 - 1
 """The largest number that Pulsar's policies hold."""
 MAX_BYTES: Final = 2**63 - 1
@@ -45,6 +46,8 @@ class Policy:
     """The largest value, where it is below those that Pulsar's policies hold."""
     of_cluster: bool = False
     """Whether it can be set for the cluster alone."""
+    of_tenants: bool = False
+    """Whether it can be set for a tenant (`tenant_level`), too."""
     of_topics: bool = True
     """Whether it can be set for a topic."""
     together: str = ""
@@ -394,6 +397,14 @@ MAX_TOPICS_PER_NAMESPACE: Final = Policy(
     of_topics=False,
 )
 
+TRANSACTION_COORDINATOR_ENABLED: Final = Policy(
+    "transaction_coordinator_enabled",
+    bool,
+    True,
+    "transactions may be begun, and topics take part in them; of a tenant: its topics take part in them",
+    of_cluster=True,
+    of_tenants=True,
+)
 MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR: Final = Policy(
     "max_active_transactions_per_coordinator",
     int,
@@ -457,8 +468,22 @@ def policy_named(name: str) -> Policy:
     return found
 
 
-def check_level(name: str, *, cluster: bool, topic: bool = False) -> None:
-    """Raises InvalidOption: there is no such policy, or topics have none, or it is the cluster's and set elsewhere."""
+def tenant_level(tenant: str) -> str:
+    """The place of a tenant's policies. No namespace has this name."""
+    return tenant + _EACH_NAMESPACE
+
+
+def is_tenant_level(place: str) -> bool:
+    return place.endswith(_EACH_NAMESPACE)
+
+
+def check_level(name: str, *, cluster: bool, topic: bool = False, tenant: bool = False) -> None:
+    """Raises InvalidOption: there is no such policy, or topics or tenants have none, or it is the cluster's and set
+    elsewhere."""
+    if tenant:
+        if not policy_named(name).of_tenants:
+            raise errors.InvalidOption(f"policy {name} is none of tenants: set it for their namespaces")
+        return
     if policy_named(name).of_cluster and not cluster:
         raise errors.InvalidOption(f"policy {name} is one of the cluster: set it with pok cluster policy")
     if topic and not policy_named(name).of_topics:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.errors import Closed, NotAuthorized, StoreError
+from pulsar_on_kafka.base.errors import Closed, NotAuthorized, Refused, StoreError
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.broker.metadata.policies import CLUSTER
 from pulsar_on_kafka.broker.node.services import FETCH_QUEUE_KBYTES, Services
@@ -32,6 +32,7 @@ from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
@@ -120,7 +121,18 @@ class Transactions:
     def client(self, deadline: Deadline) -> TransactionClient:
         """Begins transactions, with a coordinator of this process if it has one. Raises Closed."""
         self.join(deadline)
-        return TransactionClient(self._access, self._services.clock)
+        return TransactionClient(self._access, self._services.clock, admit=self.admit)
+
+    def admit(self, topic: str, deadline: Deadline) -> None:
+        """Applies the policies of the cluster and of the topic's tenant; with "" that of the cluster. Source: Pulsar's
+        ServerCnx.checkTransactionEnableAndSendError, whose words these are.
+
+        Raises:
+            Refused: there are no transactions.
+        """
+        tenant = TopicName.parse(topic).tenant if topic else ""
+        if not self._services.namespaces.has_transactions(tenant, deadline):
+            raise Refused(f"Transactions are not enabled.{f' Tenant: {tenant}' if tenant else ''}")
 
     def end(self, txn: TxnId, *, commit: bool, deadline: Deadline) -> None:
         """Ends a transaction that any program began. This process runs coordinators for it only when no other does.

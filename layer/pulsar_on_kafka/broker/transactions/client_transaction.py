@@ -62,6 +62,12 @@ class TransactionState(str, Enum):
 
 
 _OPEN: Final = TransactionState.OPEN
+Admit = Callable[[str, Deadline], None]
+"""Raises Refused: the topic with this name (its tenant) takes part in no transaction; with "", none may be begun."""
+
+
+def _admit_all(topic: str, deadline: Deadline) -> None:
+    """Applies no policy."""
 
 
 class ClientTransaction:
@@ -75,6 +81,7 @@ class ClientTransaction:
         clock: Clock,
         wait: Callable[[float], None] = pause,
         owner: str = "",
+        admit: Admit = _admit_all,
     ) -> None:
         """Constructed by `TransactionClient`. The time-out counts from now, which must not be later than the
         coordinator's clock."""
@@ -85,6 +92,7 @@ class ClientTransaction:
         self._access = access
         self._clock = clock
         self._wait = wait
+        self._admit = admit
         self._over_at_s = clock.monotonic() + timeout_ms / 1000
         self._lock = threading.RLock()  # taken by itself in what is done for each message
         self._changed = threading.Condition(self._lock)
@@ -126,8 +134,8 @@ class ClientTransaction:
         the same request, so that one over hundreds of partitions does not wait for hundreds of replies in sequence.
 
         Raises:
-            InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. StoreErrors that
-                `CoordinatorAccess.request` raises: call again.
+            InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. Refused: its tenant has no
+                transactions. StoreErrors that `CoordinatorAccess.request` raises: call again.
         """
         each = TopicPartition(topic, partition)
         with self._lock:
@@ -155,7 +163,11 @@ class ClientTransaction:
         self._register(each, AddSubscriptions(self.id, (each,)), deadline)
 
     def _register(
-        self, each: Hashable, command: Command, deadline: Deadline, ahead: Sequence[TopicPartition] = ()
+        self,
+        each: TopicPartition | TopicSubscription,
+        command: Command,
+        deadline: Deadline,
+        ahead: Sequence[TopicPartition] = (),
     ) -> None:
         with self._changed:
             while True:
@@ -168,6 +180,7 @@ class ClientTransaction:
                     raise DeadlineExceeded(f"time ran out while {each} was being registered")
             self._registering.add(each)
         try:
+            self._admit(each.topic, deadline)
             self._access.request(self.id.coordinator, command, deadline)
             with self._changed:
                 self._registered.update((each, *ahead))
@@ -272,7 +285,14 @@ class ClientTransaction:
 class TransactionClient:
     """Begins transactions for one client. Thread-safe."""
 
-    def __init__(self, access: CoordinatorAccess, clock: Clock, wait: Callable[[float], None] = pause) -> None:
+    def __init__(
+        self,
+        access: CoordinatorAccess,
+        clock: Clock,
+        wait: Callable[[float], None] = pause,
+        admit: Admit = _admit_all,
+    ) -> None:
+        self._admit = admit
         self._access = access
         self._clock = clock
         self._wait = wait
@@ -284,6 +304,7 @@ class TransactionClient:
         A transaction that an unresponsive coordinator may have begun has no client, and times out.
 
         Raises:
+            Refused: there are no transactions, by policy.
             InvalidOption: no coordinator takes such a time-out.
             TransactionCoordinatorNotFound: none could be reached. TooManyTransactions: the last one has no room.
             Corrupt: the log of the last one cannot be read.
@@ -315,7 +336,8 @@ class TransactionClient:
 
     def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline, owner: str = "") -> ClientTransaction:
         """A new transaction of this coordinator, which gets one request. Raises the errors of
-        `CoordinatorAccess.request`."""
+        `CoordinatorAccess.request`; Refused: there are no transactions, by policy."""
+        self._admit("", deadline)
         began_s = self._clock.monotonic()
         txn = self._access.request(coordinator, Begin(timeout_ms, owner), deadline)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
@@ -323,4 +345,4 @@ class TransactionClient:
 
     def begun_elsewhere(self, txn: TxnId, remaining_ms: int, owner: str) -> ClientTransaction:
         """An open transaction of another client that times out after `remaining_ms`, to take part in it here."""
-        return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait, owner)
+        return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait, owner, self._admit)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pulsar_on_kafka.broker.metadata.policies import tenant_level
 from pulsar_on_kafka.broker.metadata.tenants import described
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
+from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 
@@ -21,6 +23,12 @@ TenantArgument = Annotated[
     str, typer.Argument(metavar="TENANT", help=f"A tenant, or {EVERY_OTHER_TENANT} for those without an entry.")
 ]
 
+
+policies_of(
+    app,
+    Annotated[str, typer.Argument(metavar="TENANT", callback=tenant_level)],
+    "Policies of a tenant, which count for all its namespaces.",
+)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TENANT")]
 RolesOption = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_on_kafka.broker.metadata.policies import CLUSTER, POLICIES, policy_named
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER, POLICIES, Policy, is_tenant_level, policy_named
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_policy
 from pulsar_on_kafka.cli.shared.connection import admin_of
@@ -76,7 +76,7 @@ def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
 def show_policies(settings: Settings, where: str, name: str | None, *, applied: bool) -> None:
     """One policy's value alone, or all with their names."""
     with admin_of(settings) as admin:
-        there = [each.name for each in POLICIES.values() if where == CLUSTER or not each.of_cluster]
+        there = [each.name for each in POLICIES.values() if _has(where, each)]
         names = there if name is None else [name]
         found = {each: admin.get_policy(where, each, applied_value=applied) for each in names}
     if settings.json:
@@ -93,8 +93,14 @@ def remove_policy(settings: Settings, where: str, name: str) -> None:
         show_result(settings, f"removed policy {name} of {_named(where)}", {"where": where, "removed": name})
 
 
+def _has(where: str, policy: Policy) -> bool:
+    if is_tenant_level(where):
+        return policy.of_tenants
+    return where == CLUSTER or not policy.of_cluster
+
+
 def _named(where: str) -> str:
-    return "the cluster" if where == CLUSTER else where
+    return "the cluster" if where == CLUSTER else f"tenant {where[:-2]}" if is_tenant_level(where) else where
 
 
 def _shown(value: object) -> str:

@@ -116,6 +116,11 @@ class GatewayTransactions:
         """The number of coordinators. Raises StoreErrors."""
         return self._node.coordinator_count.known()
 
+    def connect(self, coordinator: int, deadline: Deadline) -> None:
+        """Raises Refused: there are no transactions, by policy. TransactionCoordinatorNotFound."""
+        self._node.transactions.admit("", deadline)
+        self.check_coordinator(coordinator)
+
     def check_coordinator(self, coordinator: int) -> None:
         """Raises TransactionCoordinatorNotFound."""
         count = self.coordinators()
@@ -318,7 +323,7 @@ class TransactionHandler:
 
         def joined(_: None) -> None:
             self._requests.begin(
-                lambda: transactions.check_coordinator(command.tc_id),
+                lambda: transactions.connect(command.tc_id, operation_deadline()),
                 lambda _: self._replies.send(kind, request_id=request_id),
                 refused,
             )

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
 from pulsar_on_kafka.gateway.handlers.client_moves import TLS
+from pulsar_on_kafka.gateway.rest import broker_settings
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest, Text
 
 _REGISTRY: Final = CollectorRegistry()
@@ -71,16 +72,6 @@ def owned_namespaces(request: RestRequest) -> dict[str, Any]:
     return {}
 
 
-def dynamic_names(request: RestRequest) -> list[str]:
-    """None: a gateway's settings are its options, and count until it ends."""
-    return []
-
-
-def dynamic_values(request: RestRequest) -> dict[str, str]:
-    """None, see `dynamic_names`."""
-    return {}
-
-
 def resource_groups(request: RestRequest) -> list[str]:
     """None: they limit rates, and cannot be created here."""
     return []
@@ -95,7 +86,7 @@ def runtime_configuration(request: RestRequest) -> dict[str, str]:
         "advertisedAddress": broker.hostname or "",
         "brokerServicePortTls" if encrypted else "brokerServicePort": str(broker.port),
         "webServicePortTls" if encrypted else "webServicePort": str(web.port),
-        "transactionCoordinatorEnabled": "true",
+        **broker_settings.applied(request.admin),
         "systemTopicEnabled": "true",
         "topicLevelPoliciesEnabled": "true",
     }

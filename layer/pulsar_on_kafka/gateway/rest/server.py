@@ -24,6 +24,7 @@ from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.rest import (
+    broker_settings,
     brokers,
     clusters,
     cursors,
@@ -98,8 +99,10 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/metrics", brokers.metrics),
     ("GET", _BROKERS, brokers.brokers),
     ("GET", f"{_BROKERS}/leaderBroker", brokers.leader),
-    ("GET", f"{_BROKERS}/configuration", brokers.dynamic_names),
-    ("GET", f"{_BROKERS}/configuration/values", brokers.dynamic_values),
+    ("GET", f"{_BROKERS}/configuration", broker_settings.names),
+    ("GET", f"{_BROKERS}/configuration/values", broker_settings.values),
+    ("POST", f"{_BROKERS}/configuration/{{setting}}/{{value}}", broker_settings.set_value),
+    ("DELETE", f"{_BROKERS}/configuration/{{setting}}", broker_settings.remove_value),
     ("GET", f"{_BROKERS}/configuration/runtime", brokers.runtime_configuration),
     ("GET", f"{_BROKERS}/{{cluster}}/{{broker}}/ownedNamespaces", brokers.owned_namespaces),
     ("GET", f"{_BROKERS}/internal-configuration", refused("there is no metadata store besides Kafka")),
@@ -140,6 +143,9 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PUT", "/admin/v2/tenants/{tenant}", tenants.make),
     ("POST", "/admin/v2/tenants/{tenant}", tenants.update),
     ("DELETE", "/admin/v2/tenants/{tenant}", tenants.delete),
+    ("GET", "/admin/v2/tenants/{tenant}/transactionCoordinatorEnabled", broker_settings.of_tenant),
+    ("POST", "/admin/v2/tenants/{tenant}/transactionCoordinatorEnabled", broker_settings.set_of_tenant),
+    ("DELETE", "/admin/v2/tenants/{tenant}/transactionCoordinatorEnabled", broker_settings.remove_of_tenant),
     ("GET", "/admin/v2/namespaces/{tenant}", clusters.namespaces),
     ("PUT", _NAMESPACE, clusters.make_namespace),
     ("DELETE", _NAMESPACE, clusters.delete_namespace),

@@ -617,6 +617,9 @@ def test_too_many_unacknowledged_messages_stop_what_is_new_only(monkeypatch: pyt
     assert not served.dispatcher.takes_any()
     served.ack(0, 1, 2)
     assert served.received(low, 0.0) == [4, 5, 6]
+    assert served.received(high) == []
+    served.ack(4, 5, 6)
+    served.turn()
     assert served.received(high) == [7]
 
 
