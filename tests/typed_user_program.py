@@ -13,6 +13,7 @@ from pulsar_on_kafka.schema import (
     AvroSchema,
     Boolean,
     Bytes,
+    CustomEnum,
     Double,
     Float,
     Integer,
@@ -45,7 +46,9 @@ class Order(Record):
     raw = Bytes()
     colour = Colour
     address = Address()
+    size = CustomEnum(Colour)
     tags = Array(String())
+    lines = Array(Address())
     amounts = Map(Double())
 
 
@@ -75,7 +78,12 @@ def send(client: pulsar.Client) -> pulsar.MessageId:
     )
     order = Order(id=1, name="x")
     order.id = 5
-    total: int = order.id + 1
+    total: int = order.id % 50 + order.count
+    first: str = order.name.upper() + order.tags[0] + order.address.street
+    cost: float = order.price * order.amounts["tax"] + order.weight
+    raw: bytes = order.raw or (b"paid" if order.paid else b"")
+    print(first, cost, raw, order.size.name, order.lines[0].number)
+    order.name = None
     producer.send_async(order, sent)
     producer.send_async(order, sent_with_native_id, properties={"k": "v"}, partition_key=str(total))
     producer.send_async(order, callback=None)

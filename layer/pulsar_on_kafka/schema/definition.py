@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, EnumMeta
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, overload
 
 from pulsar_on_kafka.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String, wrong_type
+
+_E = TypeVar("_E", bound=Enum)
+_V = TypeVar("_V")
+_R = TypeVar("_R", bound="Record")
 
 __all__ = [
     "Array",
@@ -165,7 +169,7 @@ def values_of(record: Record) -> dict[str, Any]:
     return {name: value for name, value in record.__dict__.items() if name not in _OPTIONS}
 
 
-class CustomEnum(Field):
+class CustomEnum(Field[_E]):
     """A member of an enum: itself, its name or its int value.
 
     Raises:
@@ -175,7 +179,7 @@ class CustomEnum(Field):
     avro_type = "enum"
 
     def __init__(
-        self, enum_type: type[Enum], default: Any = None, required: bool = False, required_default: bool = False
+        self, enum_type: type[_E], default: Any = None, required: bool = False, required_default: bool = False
     ) -> None:
         if not isinstance(enum_type, EnumMeta):
             raise TypeError(f"CustomEnum takes an Enum class, got {enum_type!r:.60}")
@@ -208,14 +212,25 @@ class CustomEnum(Field):
         return {"type": self.type(), "name": name, "symbols": [member.name for member in self.enum_type]}
 
 
-class Array(Field):
+class Array(Field[list[_V]]):
     """A list whose items are all of one type."""
 
     avro_type = "array"
     python_types = (list,)
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Array[_R], array_type: _R, default: Any = ..., required: bool = ..., required_default: bool = ...
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, array_type: Field[_V], default: Any = ..., required: bool = ..., required_default: bool = ...
+        ) -> None: ...
+
     def __init__(
-        self, array_type: Declared, default: Any = None, required: bool = False, required_default: bool = False
+        self, array_type: Any, default: Any = None, required: bool = False, required_default: bool = False
     ) -> None:
         self.array_type = _checked_declared("Array", array_type)
         super().__init__(default, required, required_default)
@@ -242,14 +257,25 @@ class Array(Field):
         return {"type": self.type(), "items": _definition_inside(self.array_type, defined_names)}
 
 
-class Map(Field):
+class Map(Field[dict[str, _V]]):
     """A dict from text to values of one type."""
 
     avro_type = "map"
     python_types = (dict,)
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Map[_R], value_type: _R, default: Any = ..., required: bool = ..., required_default: bool = ...
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, value_type: Field[_V], default: Any = ..., required: bool = ..., required_default: bool = ...
+        ) -> None: ...
+
     def __init__(
-        self, value_type: Declared, default: Any = None, required: bool = False, required_default: bool = False
+        self, value_type: Any, default: Any = None, required: bool = False, required_default: bool = False
     ) -> None:
         self.value_type = _checked_declared("Map", value_type)
         super().__init__(default, required, required_default)

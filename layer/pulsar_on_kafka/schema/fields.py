@@ -6,11 +6,20 @@ False, `Integer` and `Long` know no range, a default object is shared by all the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, TypeVar
+
+    _V = TypeVar("_V", default=Any)  # so that users may write `Field` without what it holds
+else:
+    from typing import TypeVar
+
+    _V = TypeVar("_V")
 
 
-class Field:
-    """Type of a record's field.
+class Field(Generic[_V]):
+    """Type of a record's field. For type checkers, a record's attribute of this name is the value, not the field.
 
     Args:
         default: the value where none is given.
@@ -21,10 +30,14 @@ class Field:
         TypeError: the default is no value of the field.
     """
 
-    if TYPE_CHECKING:  # a record's attribute of this name is the value, not the field
+    if TYPE_CHECKING:
 
-        def __get__(self, record: object, owner: type) -> Any: ...
-        def __set__(self, record: object, value: Any) -> None: ...
+        @overload
+        def __get__(self, record: None, owner: type[Any]) -> Self: ...
+        @overload
+        def __get__(self, record: object, owner: type[Any]) -> _V: ...
+        def __get__(self, record: object, owner: type[Any]) -> Any: ...
+        def __set__(self, record: object, value: _V | None) -> None: ...
 
     avro_type: ClassVar[str]
     python_types: ClassVar[tuple[type[Any], ...]] = ()
@@ -76,7 +89,7 @@ def wrong_type(name: str, value: object, expected: Any) -> TypeError:
     return TypeError(f"field {name!r} takes {names}, got {type(value).__name__}: {value!r:.60}")
 
 
-class Null(Field):
+class Null(Field[None]):
     """Always None."""
 
     avro_type = "null"
@@ -87,7 +100,7 @@ class Null(Field):
             raise wrong_type(name, val, type(None))
 
 
-class Boolean(Field):
+class Boolean(Field[bool]):
     avro_type = "boolean"
     python_types = (bool,)
 
@@ -96,31 +109,31 @@ class Boolean(Field):
         return False if self._default is None else self._default
 
 
-class Integer(Field):
+class Integer(Field[int]):
     """Avro's int; its 32 bits are not checked here."""
 
     avro_type = "int"
     python_types = (int,)
 
 
-class Long(Field):
+class Long(Field[int]):
     """Avro's long; its 64 bits are not checked here."""
 
     avro_type = "long"
     python_types = (int,)
 
 
-class Float(Field):
+class Float(Field[float]):
     avro_type = "float"
     python_types = (float, int)
 
 
-class Double(Field):
+class Double(Field[float]):
     avro_type = "double"
     python_types = (float, int)
 
 
-class Bytes(Field):
+class Bytes(Field[bytes]):
     """Text becomes its UTF-8; anything else is kept unchecked."""
 
     avro_type = "bytes"
@@ -130,7 +143,7 @@ class Bytes(Field):
         return val.encode() if isinstance(val, str) else val
 
 
-class String(Field):
+class String(Field[str]):
     """Bytes are decoded from UTF-8."""
 
     avro_type = "string"
