@@ -6,7 +6,6 @@ from pulsar_on_kafka.admin.client import AdminClient
 from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
 from pulsar_on_kafka.admin.entries import BacklogAnalysis
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
-from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.admin.stats import (
     ConsumerStats,
     EntryHolder,
@@ -18,6 +17,7 @@ from pulsar_on_kafka.admin.stats import (
 from pulsar_on_kafka.admin.stored.log_tails import bytes_from
 from pulsar_on_kafka.admin.stored.partition_entries import EntryTransaction, StoredEntry
 from pulsar_on_kafka.admin.stored.pending_scan import FoundMessage
+from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
 from pulsar_on_kafka.admin.transactions import TransactionDetails, VerifiedBuffer
 from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo
 from pulsar_on_kafka.broker.metadata.policies import CLUSTER

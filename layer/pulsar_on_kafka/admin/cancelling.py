@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,11 +19,15 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.publishing.arguments import of_type
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 MESSAGES_AT_ONCE: Final = 100_000
 """Messages that a cancellation finds before it acknowledges them."""
@@ -101,6 +106,7 @@ class CancelAdmin(EntryAdmin):
         key: str | None = None,
         properties: Mapping[str, str] | None = None,
         delayed: bool = False,
+        transaction: Transaction | None = None,
     ) -> dict[str, int]:
         """Acknowledges messages on a subscription, or on all of a topic, so that they are not delivered any more.
         Returns how many were cancelled, by subscription, without those that lost none.
@@ -110,15 +116,30 @@ class CancelAdmin(EntryAdmin):
         has received, or that is in its inbox, stays with that consumer: its acknowledgement changes nothing, and its
         refusal or its loss does not bring the message back. A message in chunks counts as its chunks.
 
+        Args:
+            transaction: the messages are held, and are cancelled when it commits. When it aborts, they are delivered as
+                before, those that a consumer held once more.
+
         Raises:
-            Timeout: some messages are cancelled, and the call may be repeated.
-            Others: as `find_messages`.
+            Timeout: some messages are cancelled, and the call may be repeated. A transaction can only be aborted then,
+                and after each of the following.
+            TransactionConflict: a message was acknowledged meanwhile, or another transaction holds it.
+            InvalidTxnStatusError, TransactionNotFound: the transaction is not open.
+            InvalidConfiguration: the transaction is of another Kafka cluster. Others: as `find_messages`.
         """
         selection = self._selection(topic, subscription, message_ids, key, properties, delayed=delayed)
+        if transaction is not None:
+            self._check_transaction(transaction, topic)
+            self._save_cursors(selection)
         done: Counter[str] = Counter()
         for piece in self._pieces(self._pending(selection)):
             for name, acks in piece.acks.items():
-                done[name] += self._acknowledged(selection.subscriptions[name], acks)
+                on = selection.subscriptions[name]
+                if transaction is None:
+                    done[name] += self._acknowledged(on, acks)
+                else:
+                    self._hold(transaction, on, acks)
+                    done[name] += acks.messages
         return {name: count for name, count in sorted(done.items()) if count}
 
     # Inside -------------------------------------------------------------------------------------------------------
@@ -215,6 +236,33 @@ class CancelAdmin(EntryAdmin):
             if not subscription.non_durable:
                 raise
             return 0  # it ended with its last consumer
+
+    def _check_transaction(self, transaction: Transaction, topic: str) -> None:
+        """Raises TypeError, InvalidConfiguration."""
+        of_type(Transaction, "transaction", transaction)
+        transaction.check_cluster(self.node.cluster_id, f"topic {topic}")
+
+    def _save_cursors(self, selection: _Selection) -> None:
+        """Have owners save what was acknowledged, so that a transaction does not conflict with it."""
+        for subscription in selection.subscriptions.values():
+            commands = {partition: SaveNow() for partition in selection.partitions}
+            with suppress(errors.NoSuchSubscription):
+                self._move(subscription, commands, self._deadline())
+
+    def _hold(self, transaction: Transaction, subscription: Subscription, acks: FoundAcks) -> None:
+        """Have a transaction hold these acknowledgements. A failure lets it be aborted only."""
+        inner = transaction._inner
+        for partition in acks.partitions():
+            inner.begin_operation()
+            try:
+                transaction.register_subscription(str(subscription.topic.name), partition, subscription.name)
+                ack = TxnAck(*acks.of(partition))
+                holding = self.node.memberships.transaction_holding
+                holding.hold(subscription, partition, inner.id, ack, self._deadline())
+            except BaseException as reason:
+                inner.end_operation(f"a cancellation failed: {reason}")
+                raise
+            inner.end_operation()
 
     def _raising(self, messages: Iterator[PendingMessage]) -> Iterator[FoundMessage]:
         """These messages, with the official exceptions."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pulsar_on_kafka.admin.shown_messages import ShownMessage, shown
+from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage, shown
 from pulsar_on_kafka.client.consumer.dead_letters import (
     DELAY_TIME,
     DLQ_SUFFIX,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
-from pulsar_on_kafka.admin.shown_messages import ShownMessage, shown
+from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage, shown
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.text import counted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from pulsar_on_kafka.admin.shown_messages import ShownMessage
+from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
 from pulsar_on_kafka.client.values.texts import (
     duration_text,
     member_text,

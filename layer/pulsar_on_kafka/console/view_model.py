@@ -20,7 +20,7 @@ from pulsar_on_kafka.admin import (
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
-from pulsar_on_kafka.admin.shown_messages import ShownMessage
+from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError

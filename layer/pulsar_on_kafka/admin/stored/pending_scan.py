@@ -59,14 +59,18 @@ class FoundAcks:
     def __init__(self) -> None:
         self.whole: dict[int, BitMap64] = {}
         self.batches: dict[int, dict[int, tuple[int, int]]] = {}
+        self.messages = 0
+        """A message in chunks counts as its chunks."""
 
     def add(self, message: PendingMessage) -> None:
         if message.size:
             batches = self.batches.setdefault(message.partition, {})
             bits = batches.get(message.offsets[0], (message.size, 0))[1]
             batches[message.offsets[0]] = (message.size, bits | 1 << message.index)
+            self.messages += 1
         else:
             self.whole.setdefault(message.partition, BitMap64()).update(message.offsets)
+            self.messages += len(message.offsets)
 
     def of(self, partition: int) -> tuple[BitMap64, dict[int, tuple[int, int]]]:
         return self.whole.get(partition, BitMap64()), self.batches.get(partition, {})

@@ -36,10 +36,11 @@ from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import (
     LiveCursors,
     acknowledge_ledgers,
 )
-from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, SavedCursors
+from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, IdleTransactions, SavedCursors
 from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
 from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering, RequestListener
 from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
+from pulsar_on_kafka.broker.subscriptions.requests.transaction_holding import TransactionHolding
 from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -72,23 +73,28 @@ class Memberships:
         self._lease_executor = ThreadPoolExecutor(_LEASE_THREADS, thread_name_prefix="pok-leases")
         self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
         self._opening = MemberOpening(services, self.cursors, self._lease_channel, self._transactions_elsewhere)
+        idle = IdleCursors(
+            self.cursors,
+            services.idle_offsets,
+            services.store,
+            services.clock,
+            lambda found, deadline: services.subscriptions.find(found.topic, found.name, deadline),
+        )
+        idle_transactions = IdleTransactions(services.pending_acks, idle, services.store)
         self.live_cursors = LiveCursors(
             self.deliveries,
             services.admin,
             services.store,
-            services.pending_acks,
-            IdleCursors(
-                self.cursors,
-                services.idle_offsets,
-                services.store,
-                services.clock,
-                lambda found, deadline: services.subscriptions.find(found.topic, found.name, deadline),
-            ),
+            idle_transactions,
+            idle,
             self._serving,
             services.subscriptions.joining,
         )
         self._scheduler = Scheduler("pok-policies")
         self._policies = TopicWatch[_SharedMember](self._scheduler, POLICIES_S, self._update_policies)
+        self.transaction_holding = TransactionHolding(
+            self._transactions_elsewhere, idle, idle_transactions, services.admin
+        )
         self._limits = ConsumerLimits(services, self.live_cursors, self._own_consumers)
 
     def _own_consumers(self, subscription: Subscription) -> dict[int, tuple[str, int]]:

@@ -64,7 +64,7 @@ def consume(
     written with; a payload without one that is no UTF-8 is printed as base64, and encrypted payloads are marked. With
     --timeout-ms, fewer messages than requested are a failure.
     """
-    from pulsar_on_kafka.admin.shown_messages import shown
+    from pulsar_on_kafka.admin.stored.shown_messages import shown
     from pulsar_on_kafka.schema.generic import AutoConsumeSchema
 
     with stop_on_signals(interruptible=True) as stop, client_of(settings) as client:

@@ -86,7 +86,11 @@ class Intake:
         self._fenced = FencedFilter(terms.fences, cursor)
         self._readable = EntryFilter(identity, cursor, entries, self.committed, self._stop)
         self._undelayed = None if self.delayed is None else DelayedFilter(self.delayed, self.delayed_soon, terms.now_ms)
-        self._stored: list[RecordFilter] = [self._passed_over, AcknowledgedFilter(cursor), HeldFilter(held)]
+        self._stored: list[RecordFilter] = [
+            self._passed_over,
+            AcknowledgedFilter(cursor),
+            HeldFilter(held, terms.now_ms if terms.delays else None),
+        ]
         self._judged: list[RecordFilter] = [self._fenced, self._readable]
         if self._undelayed is not None:
             self._judged.append(self._undelayed)

@@ -115,16 +115,24 @@ class AcknowledgedFilter:
 
 
 class HeldFilter:
-    """Drops entries that open transactions hold as a whole; they are redelivered when the transaction aborts."""
+    """Drops entries that open transactions hold as a whole; they are redelivered when the transaction aborts.
 
-    def __init__(self, held: TransactionHolds) -> None:
+    Delayed ones pass, so that they are set aside: after an abort they are still delivered at their time.
+    """
+
+    def __init__(self, held: TransactionHolds, now_ms: Callable[[], int] | None) -> None:
+        """`now_ms` is None where delivery times do not count."""
         self._held = held
+        self._now_ms = now_ms
 
     def apply(self, batch: RecordBatch) -> RecordBatch:
         if not self._held.attached or not self._held:
             return batch
-        offsets, records = self._held.without(batch.offsets, batch.records)
+        offsets, records = self._held.without(batch.offsets, batch.records, self._is_early)
         return batch if offsets is batch.offsets else RecordBatch(offsets, records, batch.end, batch.odd)
+
+    def _is_early(self, record: Any) -> bool:
+        return self._now_ms is not None and deliver_at_ms(headers_of(record)) > self._now_ms()
 
 
 class UncommittedFilter:

@@ -6,6 +6,7 @@ redelivered, its redelivery count raised, when the transaction is aborted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyroaring import BitMap64
@@ -51,10 +52,13 @@ class TransactionHolds:
         """Held as a whole."""
         return self.holdings.is_held(offset)
 
-    def without(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        """Returns these entries, which ascend and are not empty, without those that are held as a whole; the latter are
-        put back."""
+    def without(
+        self, offsets: list[int], records: list[Any], spared: Callable[[Any], bool] = lambda record: False
+    ) -> tuple[list[int], list[Any]]:
+        """Returns these entries, which ascend and are not empty, without those that are held as a whole and not
+        `spared`; these are put back."""
         held = self.among(BitMap64(offsets))
+        held -= BitMap64(o for o, record in zip(offsets, records, strict=True) if o in held and spared(record))
         if not held:
             return offsets, records
         self.back |= held

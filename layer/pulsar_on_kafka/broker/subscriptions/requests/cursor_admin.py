@@ -28,7 +28,6 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, DeliveryRecord, OutgoingRecord
 from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, IdleReading, IdleTransactions
-from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import GroupMember
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
@@ -69,7 +68,7 @@ class LiveCursors:
         channel: DeliveryChannel,
         admin: KafkaAdmin,
         store: CursorStore,
-        journal: PendingAckJournal,
+        transactions: IdleTransactions,
         idle: IdleCursors,
         members_here: Callable[[Subscription], list[SubscriptionMember]],
         joining: Callable[[Subscription, Deadline], Collection[str]],
@@ -78,7 +77,7 @@ class LiveCursors:
         self._channel = channel
         self._admin = admin
         self._store = store
-        self._transactions = IdleTransactions(journal, idle, store)
+        self._transactions = transactions
         self._idle = idle
         self._members_here = members_here
         self._joining = joining

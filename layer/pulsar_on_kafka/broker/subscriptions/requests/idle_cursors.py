@@ -23,14 +23,15 @@ from pulsar_on_kafka.broker.cursor.saved_cursor import (
 )
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.transactions.pending_acks.holdings import has
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
-from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal
+from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal, PendingAckReading
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.empty_group_offsets import FoundOffsets, IdleOffsets
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
-from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 
 _log = logging.getLogger(__name__)
 
@@ -359,12 +360,8 @@ class IdleTransactions:
         name, life = identity.name, identity.life
         if not self._journal.exchange({name: ()}, deadline)[name].acks.life(life).transactions():
             return False
-        taken = self._store.take_over(identity, found, deadline)
+        reading, taken, pending, answer = self._taken_over(reading, partition, deadline)
         first = taken.saved.lineage
-        reading = self._cursors.save(reading, {partition: taken}, deadline)
-        pending = PendingAcks(name, life, random_session(), first.version)
-        answer = self._journal.exchange({name: [pending.take_over()]}, deadline)[name]
-        pending.replayed(answer.acks, answer.low_waters, found.state.revision)
         pending.settle(found.state)
         settled = self._store.prepare(identity, found.state, taken.saved, replace(first, save=1), deadline)
         self._cursors.save(reading, {partition: settled}, deadline)
@@ -372,3 +369,42 @@ class IdleTransactions:
         while keys := pending.to_clean(answer.acks):
             answer = self._journal.exchange({name: [(key, None) for key in keys]}, deadline)[name]
         return True
+
+    def hold(self, reading: IdleReading, partition: int, txn: TxnId, ack: TxnAck, deadline: Deadline) -> None:
+        """Hold an acknowledgement for a transaction on a cursor without an owner; it may be repeated.
+
+        Raises:
+            TransactionConflict, TransactionNotFound: it cannot be held.
+            InvalidCursorPosition: a batch has another size.
+            SubscriptionBusy: the cursor has an owner.
+            Fenced, CommitOutcomeUnknown: see `IdleCursors.save`.
+            StoreError: it could not be written.
+        """
+        state = reading.cursors[partition].state
+        state.let_transactions_acknowledge()
+        _, _, pending, _ = self._taken_over(reading, partition, deadline)
+        pending.settle(state)  # unsaved: the next owner finds these outcomes on record again
+        if has(pending.held.of(txn), ack):
+            return
+        ticket = pending.request(txn, ack)
+        decision = pending.decide(state)
+        answers = decision.answers
+        if decision.records:
+            answer = self._journal.exchange({pending.name: decision.records}, deadline)[pending.name]
+            answers = [*answers, *pending.read_back(answer.acks, answer.low_waters)]
+        failures = {each.ticket: each.failure for each in answers}
+        failure = failures.get(ticket, errors.StoreError(f"no reply about transaction {txn} of {pending.name}"))
+        if failure is not None:
+            raise failure
+
+    def _taken_over(
+        self, reading: IdleReading, partition: int, deadline: Deadline
+    ) -> tuple[IdleReading, Save, PendingAcks, PendingAckReading]:
+        """Fence former owners, and read what transactions hold. Raises as `settle`."""
+        found, identity = reading.cursors[partition], reading.identity(partition)
+        taken = self._store.take_over(identity, found, deadline)
+        reading = self._cursors.save(reading, {partition: taken}, deadline)
+        pending = PendingAcks(identity.name, identity.life, random_session(), taken.saved.lineage.version)
+        answer = self._journal.exchange({pending.name: [pending.take_over()]}, deadline)[pending.name]
+        pending.replayed(answer.acks, answer.low_waters, found.state.revision)
+        return reading, taken, pending, answer
