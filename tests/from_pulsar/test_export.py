@@ -207,6 +207,7 @@ def test_the_way_back_of_a_tenant_that_was_sent_here(
     refused = pok("export", "run", tenant, exits=1).stderr
     assert "Pulsar has terminated 1 topic" in refused
     assert orders in refused
+    assert f"topic {orders} is terminated in Pulsar" in pok("export", "plan", tenant).stdout
     there.ask("DELETE", f"/persistent/{tenant}/shop/orders/partitions?force=true")
     ran = pok.json("export", "run", tenant)
     assert sum(each["messages"] for each in ran["partitions"]) == 70
@@ -287,6 +288,37 @@ def test_a_run_that_is_killed_is_gone_on_with(
     assert report["good"], report["problems"]
     (partition,) = report["partitions"]
     assert (partition["equal"], partition["subscriptions"][0]["left_there"]) == (count, count // 2)
+
+
+def test_pulsar_has_forgotten_the_sequence_ids(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """The copies themselves show what is there, also among messages of programs that write to Pulsar."""
+    namespace = _namespace(admin, tenant)
+    orders = f"persistent://{namespace}/orders"
+    client.subscribe(orders, "s", pulsar.ConsumerType.Shared).close()
+    producer = client.create_producer(orders)
+    for number in range(10):
+        producer.send(b"%d" % number)
+    pok = CommandLine(service_url, "migrate")
+    pok("export", "run", tenant, *_to(there))
+
+    there.ask("POST", f"/namespaces/{namespace}/deduplication", False)
+
+    def is_forgotten() -> bool:
+        return bool(there.ask("GET", f"/persistent/{namespace}/orders/stats")["deduplicationStatus"] == "Disabled")
+
+    until(is_forgotten, "Pulsar to end deduplication")
+    there.client.create_producer(orders).send(b"100")
+    for number in range(10, 20):
+        producer.send(b"%d" % number)
+    _acknowledge(client.subscribe(orders, "s", pulsar.ConsumerType.Shared), 20, range(0, 20, 2))
+    (ran,) = pok.json("export", "run", tenant, *_to(there))["partitions"]
+    assert (ran["messages"], ran["acknowledged"]) == (10, {"s": 10})
+    assert [int(message.data()) for message in _read(there, orders)] == [*range(10), 100, *range(10, 20)]
+    assert sorted(map(int, _left(there, orders, "s"))) == [*range(1, 20, 2), 100]
+    report = pok.json("export", "verify", tenant, *_to(there))
+    assert report["good"], report["problems"]
 
 
 def test_what_cannot_be_exported_is_named(

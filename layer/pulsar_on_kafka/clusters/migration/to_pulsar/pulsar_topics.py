@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.broker.metadata.policy_json import FIELDS, REPLICATION
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
-from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin, PulsarTopic, path_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin, PulsarTopic, TopicIsMigrated, path_of
 from pulsar_on_kafka.clusters.migration.from_pulsar.cluster_migration import ClusterMigration
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -88,6 +88,13 @@ class PulsarTopics:
 
     def is_terminated(self, partition: str, deadline: Deadline) -> bool:
         return self._migration.is_terminated_once_loaded(partition, deadline)
+
+    def problem_of(self, partition: str) -> str | None:
+        """The reason for which Pulsar takes no message for a partition that it has, as far as it tells."""
+        try:
+            return "is terminated in Pulsar: delete it there" if self._migration.is_terminated(partition) else None
+        except TopicIsMigrated:
+            return "is not loaded by Pulsar, since its namespace is marked as migrated: run removes the mark"
 
     def await_deduplication(self, partition: str, deadline: Deadline) -> None:
         """Waits until Pulsar stores no sequence id of a producer twice. Raises DeadlineExceeded."""

@@ -91,7 +91,8 @@ class ExportWorker:
 
     def plan(self) -> list[str]:
         """Topics that Pulsar lacks or has otherwise, and those that cannot be exported, one sentence each."""
-        known, found = self._topics.known(self._tenant), []
+        known = self._topics.known(self._tenant)
+        found: list[str] = []
         for topic in self._exported():
             name = str(topic.here.name)
             partitions = known.get(name)
@@ -102,6 +103,9 @@ class ExportWorker:
                     f"topic {name} has {partitions} partitions in Pulsar and {topic.there.partitions} here (0: not "
                     "partitioned)"
                 )
+            else:
+                problems = {self._topics.problem_of(each) for _, each in _partitions(topic)} - {None}
+                found += [f"topic {name} {problem}" for problem in problems]
         return found + not_persistent(self._here, self._tenant, self._call())
 
     def run(self, deadline: Deadline) -> list[ExportedPartition]:
