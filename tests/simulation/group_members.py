@@ -319,6 +319,7 @@ class OurClient:
         self._world = member.world
         self._numbers = itertools.count(1)
         self.machine = MembershipMachine(GROUP, TOPIC, beats)
+        self.yields = False
         self._wakes_s = math.inf
         member.later(0.1, lambda: self._do(self.machine.begin(self._world.partitions, self._world.now_s)))
 
@@ -364,6 +365,10 @@ class OurClient:
 
     def revoked(self, partitions: Iterable[int], generation: MemberGeneration) -> None:
         self._do(self.machine.revoked(partitions, generation, self._world.now_s))
+
+    def yield_partitions(self) -> None:
+        self.yields = True
+        self._do(self.machine.yield_partitions(self._world.now_s))
 
     def leave(self) -> None:
         self._member.is_leaving = True

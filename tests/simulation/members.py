@@ -293,6 +293,9 @@ class PlayedGroup:
     def is_exposed(self, partition: int) -> bool:
         return self._world.fails(0.1)
 
+    def yield_partitions(self) -> None:
+        """The world moves partitions by itself."""
+
     def serve_group(self, timeout_s: float) -> None:
         self._world.timeline.move_to(self._world.clock.seconds + timeout_s)
         self._call_back()

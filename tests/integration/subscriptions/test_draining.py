@@ -15,6 +15,7 @@ from pulsar_on_kafka import asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.subscriptions.test_leases import join, known_to_owner
 from tests.programs import a_program
+from tests.seeds import first_of
 from tests.steps import (
     EARLIEST,
     EXCLUSIVE,
@@ -75,12 +76,14 @@ def backlog(admin: AdminClient, topic: str) -> int:
     return admin.subscription_stats(topic, "s").backlog
 
 
-@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
-@pytest.mark.parametrize("drains", ["owner", "other"])
+@pytest.mark.parametrize(
+    "case", first_of(2, [(SHARED, "owner"), (KEY_SHARED, "other"), (SHARED, "other"), (KEY_SHARED, "owner")], 0)
+)
 def test_others_get_the_inbox_at_once_and_nothing_comes_twice(
-    process: Process, unique: Unique, admin: AdminClient, aside: ThreadPoolExecutor, kind: pulsar.ConsumerType,
-    drains: str,
+    process: Process, unique: Unique, admin: AdminClient, aside: ThreadPoolExecutor,
+    case: tuple[pulsar.ConsumerType, str],
 ) -> None:  # fmt: skip
+    kind, drains = case
     topic = unique()
     consumers = [join(process, topic, kind), join(process, topic, kind)]
     until(lambda: known_to_owner(consumers) == 2, "the owner to know both")
@@ -245,6 +248,53 @@ def test_tasks_of_a_loop_end_what_they_received(service_url: str, process: Proce
     assert nothing_comes(rest)
 
 
+HOLDER = """
+    client = pulsar.Client(sys.argv[1])
+    client.close_on_signals(drain_timeout_ms=120_000)
+    consumer = client.subscribe(sys.argv[2], "s", pulsar.ConsumerType.{kind},
+                                initial_position=pulsar.InitialPosition.Earliest)
+    print("ready", flush=True)
+    messages = [consumer.receive(), consumer.receive()]
+    print("holds", flush=True)
+    sys.stdin.readline()
+    for message in messages:
+        consumer.acknowledge(message)
+    try:
+        consumer.receive()
+    except pulsar.AlreadyClosed:
+        signal.pause()
+"""
+
+
+@pytest.mark.parametrize("kind", first_of(1, [KEY_SHARED, SHARED], 0))
+def test_others_get_the_partitions_of_a_process_that_drains_for_long(
+    client: pulsar.Client, service_url: str, unique: Unique, admin: AdminClient, kind: pulsar.ConsumerType
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    staying = client.subscribe(topic, "s", kind, initial_position=EARLIEST)
+    draining = a_program(HOLDER.format(kind=kind.name), service_url, topic)
+    assert draining.stdout is not None
+    assert draining.stdin is not None
+    assert draining.stdout.readline() == "ready\n"
+    until(lambda: len(staying._member.owned_partitions()) == 1, "the other process to own a partition")
+    send_keys(client, topic, 40)
+    assert draining.stdout.readline() == "holds\n"
+    draining.send_signal(signal.SIGTERM)
+    got = receive(staying, 38)  # while the other one holds its messages
+    assert draining.poll() is None
+    draining.stdin.write("\n")
+    _, err = draining.communicate(timeout=120)
+    assert draining.returncode == -signal.SIGTERM, err
+    assert {count for _, count in counted(got)} == {0}
+    assert len(set(payloads(got))) == 38
+    for message in got:
+        staying.acknowledge(message)
+    staying.flush()
+    assert nothing_comes(staying)
+    assert backlog(admin, topic) == 0
+
+
 WORKER = """
     import time
     client = pulsar.Client(sys.argv[1])
@@ -268,11 +318,11 @@ WORKER = """
 MESSAGES = 300
 
 
-@pytest.mark.parametrize(("kind", "partitions", "restarts"), [("Shared", 1, 1), ("KeyShared", 3, 2)])
+@pytest.mark.parametrize("case", first_of(1, [("KeyShared", 3), ("Shared", 1), ("Shared", 3)], 0))
 def test_a_rolling_restart_handles_each_message_once(
-    client: pulsar.Client, service_url: str, unique: Unique, admin: AdminClient, kind: str, partitions: int,
-    restarts: int,
-) -> None:  # fmt: skip
+    client: pulsar.Client, service_url: str, unique: Unique, admin: AdminClient, case: tuple[str, int]
+) -> None:
+    kind, partitions = case
     topic = unique()
     admin.create_partitioned_topic(topic, partitions)
     admin.create_topic(f"{topic}-done")
@@ -289,8 +339,8 @@ def test_a_rolling_restart_handles_each_message_once(
     for number in range(MESSAGES):
         producer.send_async(str(number).encode(), None, partition_key=str(number))
     producer.flush()
-    for _ in range(restarts):
-        start()
+    start()
+    start()
     got: list[tuple[str, str]] = []
     try:
         for old in list(workers):

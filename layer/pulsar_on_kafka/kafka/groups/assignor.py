@@ -16,12 +16,14 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 
 class MemberClaim(NamedTuple):
-    """The partitions that a member owns since `generation`. Only a member that `subscribes` gets partitions."""
+    """The partitions that a member owns since `generation`. Only a member that `subscribes` gets partitions, and one
+    that `yields` only if all members do."""
 
     member_id: str
     subscribes: bool
     owned: frozenset[int] = frozenset()
     generation: int = NO_GENERATION
+    yields: bool = False
 
 
 def read_claims(topic: str, members: Iterable[tuple[str, bytes]]) -> list[MemberClaim]:
@@ -38,7 +40,8 @@ def read_claims(topic: str, members: Iterable[tuple[str, bytes]]) -> list[Member
             claims.append(MemberClaim(member_id, False))
         else:
             owned = frozenset(partition for name, partition in subscription.owned if name == topic)
-            claims.append(MemberClaim(member_id, topic in subscription.topics, owned, subscription.generation))
+            subscribes = topic in subscription.topics
+            claims.append(MemberClaim(member_id, subscribes, owned, subscription.generation, subscription.yields))
     return claims
 
 
@@ -49,7 +52,8 @@ def assign(partition_count: int, claims: Sequence[MemberClaim]) -> dict[str, tup
     partition the one of the newest generation counts. Claims of the same generation do not count: their members give
     the partition up. The result does not depend on the order of `claims`.
     """
-    subscribers = sorted(claim.member_id for claim in claims if claim.subscribes)
+    subscribers = sorted(claim.member_id for claim in claims if claim.subscribes and not claim.yields)
+    subscribers = subscribers or sorted(claim.member_id for claim in claims if claim.subscribes)
     assigned: dict[str, tuple[int, ...]] = {claim.member_id: () for claim in claims}
     if not subscribers:
         return assigned

@@ -18,25 +18,29 @@ NO_GENERATION: Final = -1
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 0
 _JAVA_USER_DATA_BYTES: Final = 4
+_YIELDS: Final = b"pok:yields"
+"""The user data of a member that yields. Other clients ignore the user data of versions 2 and 3."""
 
 TopicPartitions = tuple[tuple[str, int], ...]
 
 
 class MemberSubscription(NamedTuple):
-    """The subscription of one member. `generation` is the one in which `owned` was assigned, -1 where unknown."""
+    """The subscription of one member. `generation` is the one in which `owned` was assigned, -1 where unknown. A member
+    that `yields` gets no partitions while others can have them."""
 
     topics: tuple[str, ...]
     owned: TopicPartitions
     generation: int
+    yields: bool = False
 
 
-def encode_subscription(topic: str, owned: Collection[int], generation: int) -> bytes:
-    """The subscription of a member to one topic, in version 3, without user data and rack."""
+def encode_subscription(topic: str, owned: Collection[int], generation: int, *, yields: bool = False) -> bytes:
+    """The subscription of a member to one topic, in version 3, without rack."""
     return b"".join(
         (
             int16(_SUBSCRIPTION_VERSION),
             array([string(topic)]),
-            sized(b""),
+            sized(_YIELDS if yields else b""),
             _topic_partitions(topic, owned),
             int32(generation),
             NULL,
@@ -56,7 +60,7 @@ def decode_subscription(metadata: bytes) -> MemberSubscription:
     user_data = reader.nullable_sized()  # null as the Java client writes it without user data
     owned = _read_topic_partitions(reader) if version >= 1 else ()
     generation = reader.int32() if version >= 2 else _generation_of(user_data)
-    return MemberSubscription(topics, owned, generation)
+    return MemberSubscription(topics, owned, generation, version >= 2 and user_data == _YIELDS)
 
 
 def encode_assignment(topic: str, partitions: Collection[int]) -> bytes:

@@ -182,6 +182,10 @@ class ClientMembership(OfOneProcess):
         """The owner has run, and the next step `is_due` already or not. Costs no request."""
         self.step_due_s = time.monotonic() if is_due else math.inf
 
+    def yield_partitions(self) -> None:
+        """See `MembershipMachine.yield_partitions`."""
+        self._client.run(lambda now_s: self._client.do(self, self.machine.yield_partitions(now_s)))
+
     def leave(self) -> Future[None]:
         """Leaves the group, after `revoked` for assigned partitions. The future is done when Kafka has replied.
 

@@ -43,6 +43,10 @@ class GroupMembership(Protocol):
     def is_exposed(self, partition: int) -> bool:
         """A copy of an older commit of the partition may still overwrite the newest one."""
 
+    def yield_partitions(self) -> None:
+        """Let other members of the group have this member's partitions, as far as there are others. Does not wait.
+        Members of librdkafka keep theirs: an optimization that they do without."""
+
     def serve_group(self, timeout_s: float) -> None:
         """Wait for a callback of the group, for this time at most, and run it. No record is lost meanwhile."""
 

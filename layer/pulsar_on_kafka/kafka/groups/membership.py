@@ -221,6 +221,9 @@ class GroupConsumer(OfOneProcess):
             batch += self._handle.consume(limit - 1, 0)
         return events_of(batch, self._topic, self._needed)
 
+    def yield_partitions(self) -> None:
+        """Does nothing, because librdkafka writes the member's subscription."""
+
     def serve_group(self, timeout_s: float) -> None:
         """Run callbacks of the group for this time, or until `wake`; records that come meanwhile wait for `poll`."""
         self._rejoin_if_owed()

@@ -224,6 +224,9 @@ class MembershipMachine:
         """Partitions that the owner is giving up, with the generation of their `Revoke`."""
         self._revoke_until_s = math.inf
         self._leaving = False
+        self._yields = False
+        self._yielded = False
+        """The last JoinGroup said that this member yields."""
         self._tickets = 0
         self._pending: _Sent | None = None
         """JoinGroup, SyncGroup or LeaveGroup under way."""
@@ -275,6 +278,13 @@ class MembershipMachine:
             self._actions.append(Committed(number, ErrorCode.ILLEGAL_GENERATION))
         else:
             self._send_commit(_Commit(number, prepared, tuple(parts), now_s + COMMIT_TIMEOUT_S), now_s)
+        return self._taken()
+
+    def yield_partitions(self, now_s: float) -> list[GroupAction]:
+        """Lets other members have the partitions from now on, if there are any. This member stays in the group."""
+        if not self._yields:
+            self._yields = True
+            self._rejoin(now_s)
         return self._taken()
 
     def leave(self, now_s: float) -> list[GroupAction]:
@@ -397,7 +407,8 @@ class MembershipMachine:
         self._retry_s = math.inf
         self._requested_session_s = self._beats.session_s
         self._session_s = min(self._session_s, self._requested_session_s)
-        metadata = encode_subscription(self._topic, self._owned, self.generation.number)
+        self._yielded = self._yields
+        metadata = encode_subscription(self._topic, self._owned, self.generation.number, yields=self._yields)
         self._pending = self._send(
             JoinGroupRequest(
                 self._group_id,
@@ -460,6 +471,8 @@ class MembershipMachine:
         self._actions.append(Assigned(self._served(gained), self.generation))
         if gone:
             self._begin_revoking(gone, now_s)
+        elif self._yields and not self._yielded:
+            self._send_join(now_s)
 
     def _on_refusal(self, code: int, now_s: float) -> None:
         """JoinGroup or SyncGroup failed, and this member is as before."""

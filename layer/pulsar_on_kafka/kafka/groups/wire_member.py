@@ -229,6 +229,9 @@ class WireMember(OfOneProcess):
                 partition.watch.hand_out(size)
         self._member.step_ended(is_due=self.has_events)
 
+    def yield_partitions(self) -> None:
+        self._member.yield_partitions()
+
     def serve_group(self, timeout_s: float) -> None:
         """Run the calls of the group that are waiting; without any, wait for one."""
         while True:

@@ -15,7 +15,7 @@ from tests.seeds import examples
 
 NAMES = st.sampled_from([f"m-{number}" for number in range(6)])
 CLAIMS = st.builds(
-    MemberClaim, NAMES, st.booleans(), st.frozensets(st.integers(-1, 12), max_size=8), st.integers(-1, 4)
+    MemberClaim, NAMES, st.booleans(), st.frozensets(st.integers(-1, 12), max_size=8), st.integers(-1, 4), st.booleans()
 )
 GROUPS = st.lists(CLAIMS, unique_by=lambda claim: claim.member_id, max_size=6)
 SETTINGS = settings(max_examples=examples(300), deadline=None)
@@ -24,6 +24,12 @@ SETTINGS = settings(max_examples=examples(300), deadline=None)
 def next_claims(claims: list[MemberClaim], assigned: Mapping[str, tuple[int, ...]]) -> list[MemberClaim]:
     """The claims of the next generation: each member has what it was assigned, and gave up the rest."""
     return [claim._replace(owned=frozenset(assigned[claim.member_id]), generation=9) for claim in claims]
+
+
+def takers(claims: list[MemberClaim]) -> list[MemberClaim]:
+    """The members that get partitions."""
+    subscribers = [claim for claim in claims if claim.subscribes]
+    return [claim for claim in subscribers if not claim.yields] or subscribers
 
 
 @given(st.integers(0, 12), GROUPS)
@@ -38,7 +44,7 @@ def test_a_partition_has_at_most_one_owner_and_none_beside_another_that_lists_it
     assert not owners or max(owners.values()) == 1
     by_id = {claim.member_id: claim for claim in claims}
     for member_id, partitions in assigned.items():
-        assert not partitions or by_id[member_id].subscribes
+        assert not partitions or by_id[member_id] in takers(claims)
         for partition in partitions:
             rivals = [each for each in claims if partition in each.owned and each.member_id != member_id]
             kept = partition in by_id[member_id].owned
@@ -50,7 +56,7 @@ def test_a_partition_has_at_most_one_owner_and_none_beside_another_that_lists_it
 def test_two_generations_give_every_partition_an_owner_and_balance(count: int, claims: list[MemberClaim]) -> None:
     second = next_claims(claims, assign(count, claims))
     assigned = assign(count, second)
-    sizes = [len(assigned[claim.member_id]) for claim in claims if claim.subscribes]
+    sizes = [len(assigned[claim.member_id]) for claim in takers(claims)]
     assert sum(sizes) == (count if sizes else 0)
     assert not sizes or max(sizes) - min(sizes) <= 1
     assert assign(count, next_claims(second, assigned)) == assigned, "a third generation moves nothing"
@@ -60,8 +66,7 @@ def test_two_generations_give_every_partition_an_owner_and_balance(count: int, c
 @SETTINGS
 def test_a_member_keeps_its_own_up_to_its_share(count: int, claims: list[MemberClaim]) -> None:
     assigned = assign(count, claims)
-    subscribers = [claim for claim in claims if claim.subscribes]
-    for claim in subscribers:
+    for claim in takers(claims):
         alone = {
             partition
             for partition in claim.owned & set(range(count))
@@ -72,7 +77,7 @@ def test_a_member_keeps_its_own_up_to_its_share(count: int, claims: list[MemberC
             )
         }
         kept = set(assigned[claim.member_id]) & claim.owned
-        assert kept >= alone or len(kept) >= count // len(subscribers)
+        assert kept >= alone or len(kept) >= count // len(takers(claims))
 
 
 @given(st.integers(0, 12), GROUPS, st.randoms(use_true_random=False))
@@ -102,6 +107,15 @@ def test_a_claim_of_an_older_generation_loses_and_no_third_member_gets_the_parti
 def test_claims_of_one_generation_are_all_given_up() -> None:
     claims = [MemberClaim("a", True, frozenset({0}), 5), MemberClaim("b", True, frozenset({0}), 5)]
     assert assign(1, claims) == {"a": (), "b": ()}
+
+
+def test_a_member_that_yields_gets_nothing_beside_others() -> None:
+    members = [("a", encode_subscription("t", {0, 1}, 4, yields=True)), ("b", encode_subscription("t", (), 4))]
+    first = read_claims("t", members)
+    assert first[0] == MemberClaim("a", True, frozenset({0, 1}), 4, yields=True)
+    assert assign(2, first) == {"a": (), "b": ()}
+    assert assign(2, next_claims(first, {"a": (), "b": ()})) == {"a": (), "b": (0, 1)}
+    assert assign(2, first[:1]) == {"a": (0, 1)}
 
 
 def test_members_that_cannot_be_read_or_subscribe_to_other_topics_get_nothing() -> None:

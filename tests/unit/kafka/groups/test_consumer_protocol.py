@@ -82,6 +82,7 @@ def test_version_0_owns_nothing_and_a_later_version_has_the_fields_of_version_3(
         ("t",),
         (),
         NO_GENERATION,
+        False,
     )
     later = struct.pack(">h", 9) + OF_LIBRDKAFKA[2:] + b"and more"
     assert decode_subscription(later) == decode_subscription(OF_LIBRDKAFKA)

@@ -329,6 +329,35 @@ def test_a_commit_that_was_not_executed_is_sent_again_for_ten_seconds(outcome: s
     assert played.others() == [Committed(1, code)], "what was answered may be in the log all the same"
 
 
+def yields(played: Played) -> bool:
+    return decode_subscription(played.sent(JoinGroupRequest)[1].protocols[0][1]).yields
+
+
+def test_a_member_that_yields_joins_again_and_saves_what_it_gives_up() -> None:
+    played = stable(0, 1)
+    played.do(played.machine.yield_partitions(played.now_s))
+    assert yields(played)
+    assert played.machine.yield_partitions(played.now_s) == []
+    played.join(4)
+    played.sync()
+    generation = MemberGeneration("me", 4)
+    assert played.done == [Assigned((), generation), Revoke((0, 1), generation)]
+    played.do(played.machine.revoked((0, 1), generation, played.now_s))
+    assert yields(played)
+
+
+def test_a_member_that_yields_during_a_join_joins_once_more() -> None:
+    played = stable(0)
+    played.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert not yields(played)
+    join = played.done
+    assert played.machine.yield_partitions(played.now_s) == []
+    played.do(join)
+    played.join(4)
+    played.sync(0)
+    assert yields(played)
+
+
 def test_leaving_revokes_saves_and_leaves() -> None:
     played = stable(0, 1)
     played.do(played.machine.leave(played.now_s))

@@ -5,16 +5,21 @@ All of it runs in the member's thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
+
+_HAND_OVER_AFTER_S: Final = 1.0
+"""A drain that ends before moves the partitions once, when the process leaves its group."""
 
 
 class ConsumerDrains:
@@ -24,17 +29,34 @@ class ConsumerDrains:
     which the application received a part stays with the consumer until it leaves, because an entry has one holder. On
     Exclusive and Failover everything stays so, because of the order.
 
-    `owned` is the member's own dictionary. `in_order`: Exclusive and Failover. `lessee`: None where messages go to this
-    process's consumers only. Memory: two numbers for each message in an inbox, until its consumer has left.
+    If all consumers of this process drain for longer than a second (Shared, Key_Shared), the process gives its
+    partitions to others before it leaves, and holds the messages as a member of the lease protocol.
+
+    `owned` and `endpoints` are the member's own. `in_order`: Exclusive and Failover. `lessee`: None where messages go
+    to this process's consumers only. Memory: two numbers for each message in an inbox, until its consumer has left.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, lessee: Lessee | None, owned: Mapping[int, OwnedPartition], *, in_order: bool
+        self,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        lessee: Lessee | None,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: Sequence[Endpoint],
+        yield_partitions: Callable[[], None],
+        *,
+        in_order: bool,
     ) -> None:
+        self._clock = clock
         self._dispatcher = dispatcher
         self._lessee = lessee
         self._owned = owned
+        self._endpoints = endpoints
+        self._yield_partitions = yield_partitions
         self._in_order = in_order
+        self._since_s: float | None = None
+        """The time since when all consumers of this process drain."""
+        self._yields = False
 
     def begin(self, endpoint: Endpoint) -> None:
         """Take the messages out of a draining consumer's inbox, for other consumers."""
@@ -54,6 +76,24 @@ class ConsumerDrains:
 
     def unsettled(self, endpoint: Endpoint) -> int:
         """The number of entries that the consumer's application received and has not settled."""
+        count = self._unsettled(endpoint)
+        if count and self._lessee is not None and not self._in_order:
+            self._hand_over(self._lessee)
+        return count
+
+    def _hand_over(self, lessee: Lessee) -> None:
+        now_s = self._clock.monotonic()
+        if not all(each.draining or each.is_remote for each in self._endpoints):
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        elif self._owned and now_s - self._since_s >= _HAND_OVER_AFTER_S:
+            lessee.announces = True  # or the next owner would redeliver the messages that this process holds
+            if lessee.is_known and not self._yields:
+                self._yields = True
+                self._yield_partitions()
+
+    def _unsettled(self, endpoint: Endpoint) -> int:
         count = 0
         for owned in self._owned.values():
             if not self._in_order:

@@ -89,7 +89,10 @@ class MemberServing:
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_report)
         self.reports = ConsumerReports(clock, self.dispatcher, lessee, owned, endpoints)
-        self.drains = ConsumerDrains(self.dispatcher, lessee, owned, in_order=not handle.type.is_shared)
+        self.drains = ConsumerDrains(
+            clock, self.dispatcher, lessee, owned, endpoints, membership.yield_partitions,
+            in_order=not handle.type.is_shared,
+        )  # fmt: skip
         self._timer = StepTimer(
             handle, self.dispatcher, self._reader, self.ownership, self.leasing, owned, endpoints, commands.wake,
             services.ack_persist_interval_s,
