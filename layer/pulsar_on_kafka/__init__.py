@@ -132,6 +132,9 @@ _MODULES = {
 }
 """The module of each name that is loaded on first use (PEP 562); none where the name is a module."""
 
+_FOR_USERS = ("admin", "asyncio", "exceptions", "functions", "schema", "schema_compat", "spark", "tableview", "testing")
+"""Modules of the package that programs import."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
@@ -149,7 +152,8 @@ if not TYPE_CHECKING:
         return globals().setdefault(name, found)
 
     def __dir__():
-        return sorted({*globals(), *_MODULES, "__version__"})
+        own = [name for name in globals() if name.startswith("__")]
+        return sorted({*__all__, *_FOR_USERS, *own, "__version__"})
 
 
 def _stand_in(node: _Node) -> _RunsRoles:

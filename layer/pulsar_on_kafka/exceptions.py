@@ -75,140 +75,185 @@ class PulsarException(Exception):
             cls.result = Result.__members__.get(cls.__name__, cls.result)
 
 
-class UnknownError(PulsarException): ...
+class UnknownError(PulsarException):
+    """An error that has no official name; the text has ours."""
 
 
-class InvalidConfiguration(PulsarException): ...
+class InvalidConfiguration(PulsarException):
+    """An option has a value out of its range, or does not fit another one; the text names it."""
 
 
-class Timeout(PulsarException): ...
+class Timeout(PulsarException):
+    """The time-out passed first. A send or an acknowledgement may have taken effect all the same."""
 
 
-class LookupError(PulsarException): ...  # noqa: A001 - the official name
+class LookupError(PulsarException):  # noqa: A001 - the official name
+    """Not raised by the SDK: it has no lookup of topics."""
 
 
-class ConnectError(PulsarException): ...
+class ConnectError(PulsarException):
+    """No broker of the cluster replies, or all refuse the connection."""
 
 
-class ReadError(PulsarException): ...
+class ReadError(PulsarException):
+    """Not raised by the SDK."""
 
 
-class AuthenticationError(PulsarException): ...
+class AuthenticationError(PulsarException):
+    """The brokers reject the login, or there is none."""
 
 
-class AuthorizationError(PulsarException): ...
+class AuthorizationError(PulsarException):
+    """The login lacks a right in Kafka; the text names it."""
 
 
-class ErrorGettingAuthenticationData(PulsarException): ...
+class ErrorGettingAuthenticationData(PulsarException):
+    """Not raised by the SDK."""
 
 
-class BrokerMetadataError(PulsarException): ...
+class BrokerMetadataError(PulsarException):
+    """A record that the cluster's state consists of cannot be read; the text names it."""
 
 
-class BrokerPersistenceError(PulsarException): ...
+class BrokerPersistenceError(PulsarException):
+    """Kafka did not store a record."""
 
 
-class ChecksumError(PulsarException): ...
+class ChecksumError(PulsarException):
+    """Not raised by the SDK."""
 
 
-class ConsumerBusy(PulsarException): ...
+class ConsumerBusy(PulsarException):
+    """The subscription has a consumer that excludes this one."""
 
 
-class NotConnected(PulsarException): ...
+class NotConnected(PulsarException):
+    """The process lost what it owned to another one, or its tenant is moving."""
 
 
-class AlreadyClosed(PulsarException): ...
+class AlreadyClosed(PulsarException):
+    """The object was closed before."""
 
 
-class InvalidMessage(PulsarException): ...
+class InvalidMessage(PulsarException):
+    """A message, or a message id, cannot be read or written; the text says why."""
 
 
-class ConsumerNotInitialized(PulsarException): ...
+class ConsumerNotInitialized(PulsarException):
+    """A table view was closed, as officially."""
 
 
-class ProducerNotInitialized(PulsarException): ...
+class ProducerNotInitialized(PulsarException):
+    """Not raised by the SDK."""
 
 
-class ProducerBusy(PulsarException): ...
+class ProducerBusy(PulsarException):
+    """Another producer has the name, or the topic has as many producers as its policy allows."""
 
 
-class TooManyLookupRequestException(PulsarException): ...
+class TooManyLookupRequestException(PulsarException):
+    """The process has as many librdkafka handles as it may."""
 
 
-class InvalidTopicName(PulsarException): ...
+class InvalidTopicName(PulsarException):
+    """No topic can have this name."""
 
 
-class InvalidUrl(PulsarException): ...
+class InvalidUrl(PulsarException):
+    """Not raised by the SDK: a wrong URL is a ValueError, as officially."""
 
 
-class ServiceUnitNotReady(PulsarException): ...
+class ServiceUnitNotReady(PulsarException):
+    """Not raised by the SDK."""
 
 
-class OperationNotSupported(PulsarException): ...
+class OperationNotSupported(PulsarException):
+    """The object does not have this operation, as officially."""
 
 
 class NotSupported(OperationNotSupported):
     """Not supported in this version; the message names the feature. Differs from Pulsar: the official client has it."""
 
 
-class ProducerBlockedQuotaExceededError(PulsarException): ...
+class ProducerBlockedQuotaExceededError(PulsarException):
+    """The topic's backlog exceeds its quota, and producers are held back."""
 
 
-class ProducerBlockedQuotaExceededException(PulsarException): ...
+class ProducerBlockedQuotaExceededException(PulsarException):
+    """The topic's backlog exceeds its quota, and producers are rejected."""
 
 
-class ProducerQueueIsFull(PulsarException): ...
+class ProducerQueueIsFull(PulsarException):
+    """As many messages as `max_pending_messages` are waiting to be stored."""
 
 
-class MessageTooBig(PulsarException): ...
+class MessageTooBig(PulsarException):
+    """A message exceeds the topic's limit, and is not to be sent in chunks."""
 
 
-class TopicNotFound(PulsarException): ...
+class TopicNotFound(PulsarException):
+    """The topic, its namespace or its schema does not exist, or the topic was deleted meanwhile."""
 
 
-class SubscriptionNotFound(PulsarException): ...
+class SubscriptionNotFound(PulsarException):
+    """The subscription does not exist."""
 
 
-class ConsumerNotFound(PulsarException): ...
+class ConsumerNotFound(PulsarException):
+    """Not raised by the SDK."""
 
 
-class UnsupportedVersionError(PulsarException): ...
+class UnsupportedVersionError(PulsarException):
+    """Not raised by the SDK."""
 
 
-class TopicTerminated(PulsarException): ...
+class TopicTerminated(PulsarException):
+    """The topic takes no more messages."""
 
 
-class CryptoError(PulsarException): ...
+class CryptoError(PulsarException):
+    """A message cannot be encrypted or decrypted."""
 
 
-class IncompatibleSchema(PulsarException): ...
+class IncompatibleSchema(PulsarException):
+    """The schema does not fit those of the topic; the text names every difference."""
 
 
-class ConsumerAssignError(PulsarException): ...
+class ConsumerAssignError(PulsarException):
+    """The hash ranges of a Key_Shared consumer overlap those of another one."""
 
 
-class CumulativeAcknowledgementNotAllowedError(PulsarException): ...
+class CumulativeAcknowledgementNotAllowedError(PulsarException):
+    """A Shared or Key_Shared subscription acknowledges messages one by one."""
 
 
-class TransactionCoordinatorNotFoundError(PulsarException): ...
+class TransactionCoordinatorNotFoundError(PulsarException):
+    """No process serves the coordinator of the transaction now."""
 
 
-class InvalidTxnStatusError(PulsarException): ...
+class InvalidTxnStatusError(PulsarException):
+    """The transaction has ended, or is ending."""
 
 
-class NotAllowedError(PulsarException): ...
+class NotAllowedError(PulsarException):
+    """The present state does not allow the call; the text says why."""
 
 
-class TransactionConflict(PulsarException): ...
+class TransactionConflict(PulsarException):
+    """Another transaction has acknowledged the message, and is open."""
 
 
-class TransactionNotFound(PulsarException): ...
+class TransactionNotFound(PulsarException):
+    """The transaction does not exist, or ended long ago."""
 
 
-class ProducerFenced(PulsarException): ...
+class ProducerFenced(PulsarException):
+    """A producer with the access mode ExclusiveWithFencing, or one of the same name, has replaced this one."""
 
 
-class MemoryBufferIsFull(PulsarException): ...
+class MemoryBufferIsFull(PulsarException):
+    """Not raised by the SDK: the limit is a number of messages."""
 
 
-class Interrupted(PulsarException): ...
+class Interrupted(PulsarException):
+    """A signal interrupted the wait."""

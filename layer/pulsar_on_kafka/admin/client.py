@@ -168,6 +168,7 @@ class AdminClient(
         return list(self._topic(topic, self._deadline()).partition_names)
 
     def topic_stats(self, topic: str) -> TopicStats:
+        """The statistics of a topic. Raises TopicNotFound."""
         deadline = self._deadline()
         opened = self._topic(topic, deadline)
         starts, ends = self._log_ends(opened, deadline)
@@ -259,6 +260,7 @@ class AdminClient(
         self.node.namespaces.delete(namespace, deadline)
 
     def list_namespaces(self, tenant: str) -> list[str]:
+        """The names of a tenant's namespaces, as tenant/namespace."""
         return self.node.namespaces.list(tenant, self._deadline())
 
     def _backlog_exceeded(self, topic: Topic) -> str:

@@ -66,6 +66,7 @@ class AdminContext(OfOneProcess):
 
     @property
     def node(self) -> Node:
+        """The connection to the cluster, for code of this package. Raises AlreadyClosed."""
         if self._node is None:
             raise AlreadyClosed("the admin client is closed")
         return self._node

@@ -23,6 +23,7 @@ class PulsarException(Exception):
         self._msg = msg
 
     def error(self) -> Result:
+        """The official result code."""
         return self._result
 
     def __str__(self) -> str:

@@ -247,10 +247,13 @@ class Consumer(OfOneProcess):
         await self._bridge.call(partial(self._consumer.close, drain_timeout_ms=drain_timeout_ms))
 
     def topic(self) -> str:
+        """The topic's full name."""
         return self._consumer.topic()
 
     def subscription_name(self) -> str:
+        """The name of the subscription."""
         return self._consumer.subscription_name()
 
     def consumer_name(self) -> str:
+        """The name of the consumer, given or made up."""
         return self._consumer.consumer_name()

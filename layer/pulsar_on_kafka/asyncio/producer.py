@@ -112,9 +112,11 @@ class Producer(OfOneProcess):
         await self._bridge.call(self._producer.close)
 
     def topic(self) -> str:
+        """The topic's full name."""
         return self._producer.topic()
 
     def producer_name(self) -> str:
+        """The name, given or made up."""
         return self._producer.producer_name()
 
     def last_sequence_id(self) -> int:
@@ -122,6 +124,7 @@ class Producer(OfOneProcess):
         return self._producer.last_sequence_id()
 
     def is_connected(self) -> bool:
+        """Whether it is open and can send."""
         return self._producer.is_connected()
 
 

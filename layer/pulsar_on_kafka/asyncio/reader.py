@@ -98,7 +98,9 @@ class Reader(OfOneProcess):
         await self._bridge.call(self._reader.close)
 
     def topic(self) -> str:
+        """The topic's full name."""
         return self._reader.topic()
 
     def is_connected(self) -> bool:
+        """Whether it is open."""
         return self._reader.is_connected()

@@ -41,10 +41,12 @@ class Transaction(OfOneProcess):
 
     @property
     def txn_id(self) -> TxnId:
+        """The transaction's id."""
         return self._transaction.txn_id
 
     @property
     def state(self) -> TransactionState:
+        """The transaction's state; TIME_OUT once its time is over without an end."""
         return self._transaction.state
 
     async def commit(self) -> None:

@@ -13,9 +13,11 @@ class SerDe:
     """Serialization and deserialization, in one object."""
 
     def serialize(self, input: Any) -> bytes:
+        """The bytes of a value."""
         raise NotImplementedError(f"{type(self).__name__}.serialize")
 
     def deserialize(self, input_bytes: bytes) -> Any:
+        """The value of some bytes."""
         raise NotImplementedError(f"{type(self).__name__}.deserialize")
 
 
@@ -23,9 +25,11 @@ class PickleSerDe(SerDe):
     """Pickle. Only for bytes that come from people one trusts: unpickling runs what they wrote."""
 
     def serialize(self, input: Any) -> bytes:
+        """The pickle of any value."""
         return pickle.dumps(input)
 
     def deserialize(self, input_bytes: bytes) -> Any:
+        """The value of a pickle."""
         return pickle.loads(input_bytes)  # noqa: S301 - that is what this class is for
 
 

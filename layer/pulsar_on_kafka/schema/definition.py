@@ -141,6 +141,7 @@ class Record(metaclass=RecordMeta):
         return type(self).__name__
 
     def python_type(self) -> Any:
+        """The type for `isinstance`: this class."""
         return type(self)
 
     def validate_type(self, name: str, val: Any) -> Any:
@@ -152,9 +153,11 @@ class Record(metaclass=RecordMeta):
         return val
 
     def default(self) -> Any:
+        """The value of a record that was given none, where this record is a field."""
         return self.__dict__["_default"]
 
     def required_default(self) -> bool:
+        """Whether the definition names the default, even where it is null."""
         return bool(self.__dict__["_required_default"])
 
 

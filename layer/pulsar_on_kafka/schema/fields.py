@@ -76,9 +76,11 @@ class Field(Generic[_V]):
         return self.type()
 
     def default(self) -> Any:
+        """The value of a record that was given none."""
         return self._default
 
     def required_default(self) -> bool:
+        """Whether the definition names the default, even where it is null."""
         return self._required_default
 
 
@@ -101,6 +103,8 @@ class Null(Field[None]):
 
 
 class Boolean(Field[bool]):
+    """Avro's boolean."""
+
     avro_type = "boolean"
     python_types = (bool,)
 
@@ -124,11 +128,15 @@ class Long(Field[int]):
 
 
 class Float(Field[float]):
+    """Avro's float; integers are kept as they are."""
+
     avro_type = "float"
     python_types = (float, int)
 
 
 class Double(Field[float]):
+    """Avro's double; integers are kept as they are."""
+
     avro_type = "double"
     python_types = (float, int)
 

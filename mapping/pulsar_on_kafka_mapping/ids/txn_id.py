@@ -23,6 +23,7 @@ class TxnId(NamedTuple):
 
     @property
     def coordinator(self) -> int:
+        """The number of the coordinator that began it."""
         return self.most_bits >> 48
 
     def __str__(self) -> str:

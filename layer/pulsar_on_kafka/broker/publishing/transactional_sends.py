@@ -51,6 +51,7 @@ class Transaction(OfOneProcess):
 
     @property
     def txn_id(self) -> TxnId:
+        """The transaction's id."""
         return self._inner.id
 
     def __str__(self) -> str:

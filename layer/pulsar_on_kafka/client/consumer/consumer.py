@@ -207,6 +207,7 @@ class Consumer(Receiving["Consumer"]):
         return [self._member.slot(self._subscription.partition or 0).layout]
 
     def stats_lines(self) -> list[StatsLine]:
+        """The line of this consumer in the log of statistics. Not in the official client."""
         inbox, subscription = self._endpoint, self._subscription
         who = f"consumer={inbox.name} subscription={subscription.name} topic={subscription.place}"
         now = {"inbox": len(inbox.queue), "unacknowledged": inbox.unacked}
@@ -461,6 +462,7 @@ class Consumer(Receiving["Consumer"]):
     # Itself -------------------------------------------------------------------------------------------------------
 
     def topic(self) -> str:
+        """The topic's full name."""
         return self._subscription.place
 
     def is_connected(self) -> bool:

@@ -75,9 +75,11 @@ class Producer(OfOneProcess):
             self.send_async = sender.send  # type: ignore[method-assign]
 
     def topic(self) -> str:
+        """The topic's full name."""
         return self.sender.topic()
 
     def producer_name(self) -> str:
+        """The name, given or made up."""
         return self.sender.name
 
     def last_sequence_id(self) -> int:
@@ -86,9 +88,11 @@ class Producer(OfOneProcess):
         return self.sender.last_sequence_id()
 
     def send_counts(self) -> SendCounts:
+        """Counts of messages and bytes. Not in the official client."""
         return self.sender.send_counts()
 
     def stats_line(self) -> StatsLine:
+        """The line of this producer in the log of statistics. Not in the official client."""
         counts = self.send_counts()
         return StatsLine(
             f"producer={self.producer_name()} topic={self.topic()}",
@@ -97,6 +101,7 @@ class Producer(OfOneProcess):
         )
 
     def is_connected(self) -> bool:
+        """Whether it is open and can send."""
         return self.sender.is_connected()
 
     def send(

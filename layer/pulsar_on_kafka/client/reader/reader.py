@@ -122,6 +122,7 @@ class Reader(OfOneProcess):
         self._task.schedule()
 
     def topic(self) -> str:
+        """The topic's full name."""
         return str(self._name)
 
     @property
@@ -141,6 +142,7 @@ class Reader(OfOneProcess):
         self._on_close.append(reported)
 
     def stats_line(self) -> StatsLine:
+        """The line of this reader in the log of statistics. Not in the official client."""
         inbox = self._inbox
         who = f"reader={inbox.name} topic={self._name}"
         return StatsLine(who, {"received": inbox.delivered}, {"inbox": len(inbox.queue)})
@@ -244,6 +246,7 @@ class Reader(OfOneProcess):
         return self._positions.begin(partitions, message_id, deadline, inclusive=self._inclusive)
 
     def is_connected(self) -> bool:
+        """Whether it is open."""
         return not self._closed and self._tail.failure is None
 
     def close(self) -> None:

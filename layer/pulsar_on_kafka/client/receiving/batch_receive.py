@@ -65,12 +65,15 @@ class BatchReceivePolicy:
         self._limits = (max_num_messages, max_num_bytes, timeout_ms)
 
     def getMaxNumMessages(self) -> int:  # noqa: N802 - the official name
+        """The most messages of a batch."""
         return self._limits[0]
 
     def getMaxNumBytes(self) -> int:  # noqa: N802 - the official name
+        """The most bytes of a batch."""
         return self._limits[1]
 
     def getTimeoutMs(self) -> int:  # noqa: N802 - the official name
+        """The longest time for a batch, in milliseconds."""
         return self._limits[2]
 
 
@@ -98,6 +101,7 @@ class ConsumerBatchReceivePolicy:
         self._given = BatchReceivePolicy(max_num_message, max_num_bytes, timeout_ms)
 
     def policy(self) -> BatchReceivePolicy:
+        """The policy as the extension's class, as officially."""
         return self._given
 
     def within(self, queue_size: int) -> ConsumerBatchReceivePolicy:

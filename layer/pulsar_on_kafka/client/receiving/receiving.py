@@ -71,9 +71,11 @@ class Receiving(OfOneProcess, Generic[_C]):
         self._closed = False
 
     def subscription_name(self) -> str:
+        """The name of the subscription."""
         return self._subscription_name
 
     def consumer_name(self) -> str:
+        """The name of the consumer, given or made up."""
         return self._inbox.name
 
     def _begin_to_listen(self) -> None:
@@ -201,6 +203,7 @@ class Receiving(OfOneProcess, Generic[_C]):
         self._listener_paused = True
 
     def resume_message_listener(self) -> None:
+        """The listener is called again. Raises InvalidConfiguration: there is none."""
         self._check_listener()
         self._listener_paused = False
         if self._task is not None:

@@ -38,6 +38,7 @@ class MultiplierRedeliveryBackoff:
         self._multiplier = multiplier
 
     def next(self, redelivery_count: int) -> int:
+        """Milliseconds until the next delivery, at most the maximum."""
         try:
             return min(self._max, int(self._min * self._multiplier ** max(0, redelivery_count)))
         except OverflowError:
@@ -76,10 +77,12 @@ class DeadLetterPolicyBuilder:
         return self
 
     def deadLetterTopic(self, topic: str) -> DeadLetterPolicyBuilder:  # noqa: N802
+        """The topic of the dead letters."""
         self._topic = of_type(str, "deadLetterTopic", topic)
         return self
 
     def initialSubscriptionName(self, name: str) -> DeadLetterPolicyBuilder:  # noqa: N802
+        """A subscription that is created with the topic."""
         self._subscription = of_type(str, "initialSubscriptionName", name)
         return self
 
@@ -137,6 +140,7 @@ class ConsumerDeadLetterPolicy:
 
     @property
     def max_redeliver_count(self) -> int:
+        """The redeliveries after which a message becomes a dead letter."""
         return self._policy.getMaxRedeliverCount()
 
     @property
@@ -152,4 +156,5 @@ class ConsumerDeadLetterPolicy:
             check_subscription_name(self.initial_subscription_name)
 
     def policy(self) -> DeadLetterPolicy:
+        """The policy as the extension's class, as officially."""
         return self._policy

@@ -52,6 +52,7 @@ class EncryptionKey:
 
     @property
     def key(self) -> str:
+        """The name of the producer's key."""
         return self._key.name
 
     @property
@@ -61,6 +62,7 @@ class EncryptionKey:
 
     @property
     def metadata(self) -> dict[str, str]:
+        """The metadata that the producer's key reader added."""
         return dict(self._key.metadata)
 
     def __str__(self) -> str:
@@ -86,6 +88,7 @@ class EncryptionContext:
         self._compression = compression
 
     def keys(self) -> list[EncryptionKey]:
+        """The data key, encrypted with each of the producer's keys."""
         return [EncryptionKey(key) for key in self._info.keys]
 
     def param(self) -> bytes:
@@ -97,6 +100,7 @@ class EncryptionContext:
         return self._info.algorithm
 
     def compression_type(self) -> CompressionType:
+        """The compression inside the encryption."""
         return CompressionType.NONE if self._compression is None else CompressionType(self._compression.codec.value)
 
     def uncompressed_message_size(self) -> int:

@@ -11,11 +11,15 @@ class _Named(IntEnum):
 
 
 class BatchingType(_Named):
+    """The contents of a producer's batches: messages as they come, or those of a key together."""
+
     Default = 0
     KeyBased = 1
 
 
 class CompressionType(_Named):
+    """The compression of a producer's batches."""
+
     NONE = 0
     LZ4 = 1
     ZLib = 2
@@ -24,12 +28,16 @@ class CompressionType(_Named):
 
 
 class ConsumerCryptoFailureAction(_Named):
+    """The reaction of a consumer to a message that it cannot decrypt: fail, acknowledge it, or deliver it encrypted."""
+
     FAIL = 0
     DISCARD = 1
     CONSUME = 2
 
 
 class ConsumerType(_Named):
+    """The type of a subscription: who of its consumers gets a message."""
+
     Exclusive = 0
     Shared = 1
     Failover = 2
@@ -37,16 +45,22 @@ class ConsumerType(_Named):
 
 
 class InitialPosition(_Named):
+    """The first message of a new subscription."""
+
     Latest = 0
     Earliest = 1
 
 
 class KeySharedMode(_Named):
+    """Whether the consumers of a Key_Shared subscription get hash ranges, or name them."""
+
     AutoSplit = 0
     Sticky = 1
 
 
 class LoggerLevel(_Named):
+    """The least level that a logger writes."""
+
     Debug = 0
     Info = 1
     Warn = 2
@@ -68,12 +82,16 @@ class HashingScheme(_Named):
 
 
 class PartitionsRoutingMode(_Named):
+    """The choice of a partition for a message without a key."""
+
     UseSinglePartition = 0
     RoundRobinDistribution = 1
     CustomPartition = 2
 
 
 class ProducerAccessMode(_Named):
+    """Whether a topic may have other producers beside this one."""
+
     Shared = 0
     Exclusive = 1
     WaitForExclusive = 2
@@ -81,6 +99,8 @@ class ProducerAccessMode(_Named):
 
 
 class RegexSubscriptionMode(_Named):
+    """The topics that a pattern may match."""
+
     PersistentOnly = 0
     NonPersistentOnly = 1
     AllTopics = 2

@@ -22,17 +22,21 @@ class KeySharedPolicy:
         self._ranges: list[tuple[int, int]] = []
 
     def set_key_shared_mode(self, key_shared_mode: KeySharedMode) -> KeySharedPolicy:
+        """Choose whether ranges are assigned or named."""
         self._mode = of_type(KeySharedMode, "key_shared_mode", key_shared_mode)
         return self
 
     def get_key_shared_mode(self) -> KeySharedMode:
+        """Whether ranges are assigned or named."""
         return self._mode
 
     def set_allow_out_of_order_delivery(self, allow_out_of_order_delivery: bool) -> KeySharedPolicy:
+        """Choose whether a key may go to another consumer before its messages are acknowledged."""
         self._out_of_order = of_type(bool, "allow_out_of_order_delivery", allow_out_of_order_delivery)
         return self
 
     def is_allow_out_of_order_delivery(self) -> bool:
+        """Whether a key may go to another consumer before its messages are acknowledged."""
         return self._out_of_order
 
     def set_sticky_ranges(self, sticky_ranges: Sequence[tuple[int, int]]) -> KeySharedPolicy:
@@ -53,6 +57,7 @@ class KeySharedPolicy:
         return self
 
     def get_sticky_ranges(self) -> list[tuple[int, int]]:
+        """The named hash ranges, both ends included."""
         return list(self._ranges)
 
 
@@ -86,17 +91,21 @@ class ConsumerKeySharedPolicy:
 
     @property
     def key_shared_mode(self) -> KeySharedMode:
+        """Whether ranges are assigned or named."""
         return self._policy.get_key_shared_mode()
 
     @property
     def allow_out_of_order_delivery(self) -> bool:
+        """Whether a key may go to another consumer before its messages are acknowledged."""
         return self._policy.is_allow_out_of_order_delivery()
 
     @property
     def sticky_ranges(self) -> list[tuple[int, int]]:
+        """The named hash ranges, both ends included."""
         return self._policy.get_sticky_ranges()
 
     def policy(self) -> KeySharedPolicy:
+        """The policy as the extension's class, as officially."""
         return self._policy
 
 

@@ -77,6 +77,7 @@ class Message:
         return endpoint.schema.decode(self.data()) if endpoint.values is None else endpoint.values.value(self)
 
     def has_null_value(self) -> bool:
+        """Whether the payload is null, which is not an empty one."""
         return self.record.value() is None
 
     def payload(self) -> bytes | None:
@@ -107,6 +108,7 @@ class Message:
         return None if key is None else RecordKey(key)
 
     def ordering_key(self) -> str:
+        """The ordering key; '' for none."""
         headers = self._headers()
         if headers.key_is_ordering_key:
             return key_text(self.record.key())
@@ -122,9 +124,11 @@ class Message:
         return self._headers().event_time_ms
 
     def producer_name(self) -> str:
+        """The name of the producer."""
         return self._headers().producer_name
 
     def message_id(self) -> ReceivedId:
+        """The message's id."""
         return cast("ReceivedId", StoredMessageId(self._origin(), self.offset))
 
     def _origin(self) -> PartitionOrigin:

@@ -18,15 +18,19 @@ class MessageId:
         self._msg_id = NativeMessageId(partition, ledger_id, entry_id, batch_index)
 
     def ledger_id(self) -> int:
+        """The ledger."""
         return self._msg_id.ledger_id()
 
     def entry_id(self) -> int:
+        """The entry of the ledger."""
         return self._msg_id.entry_id()
 
     def batch_index(self) -> int:
+        """The index in the batch; -1 outside a batch."""
         return self._msg_id.batch_index()
 
     def partition(self) -> int:
+        """The partition; -1 on a topic without partitions."""
         return self._msg_id.partition()
 
     def serialize(self) -> bytes:
@@ -47,6 +51,7 @@ class MessageId:
 
     @classmethod
     def wrap(cls, msg_id: NativeMessageId) -> MessageId:
+        """The id of the extension's one, as officially."""
         made = cls()
         made._msg_id = msg_id
         return made

@@ -64,6 +64,7 @@ class ServiceInfo:
 
     @property
     def service_url(self) -> str:
+        """The cluster's URL."""
         return self._service_url
 
     @property
@@ -78,6 +79,7 @@ class ServiceInfo:
 
     @property
     def tls_trust_certs_file_path(self) -> str | None:
+        """The file with the authorities of the brokers' certificates (PEM)."""
         return self._tls_trust_certs_file_path
 
     @classmethod
