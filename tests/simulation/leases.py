@@ -70,9 +70,19 @@ class World:
     """Kafka, the clock, and what a god would know."""
 
     def __init__(
-        self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False
+        self,
+        rng: random.Random,
+        kind: SubscriptionType,
+        *,
+        faults: bool,
+        letters: bool,
+        seeks: bool = False,
+        ordered: bool = False,
     ) -> None:
         self.rng = rng
+        self.ordered = ordered
+        """Redelivery keeps the order: see `Refusals`."""
+        self.refusals = Refusals(self)
         self.kind = kind
         self.faults = faults
         self.letters = letters
@@ -240,6 +250,55 @@ class World:
                 self.owner = self.rng.choice(ready)
 
 
+class Refusals:
+    """What the application refused and nobody has acknowledged since: later messages of its key wait for it. An owner
+    that has taken a refusal in passes it on to the next one when it gives the partition up in good order."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._told: set[int] = set()
+        self._known: dict[int, tuple[int, int]] = {}
+        """With the present at that time."""
+        self.checked = 0
+        """How many messages were received while an earlier one of their key was not acknowledged."""
+
+    def note(self, inbox: Inbox, offset: int, *, mine: bool) -> None:
+        """The application is about to tell that it refuses a message, which is `mine` if it has it by right."""
+        if inbox.refused_here is not None:
+            inbox.refused_here.refuse(0, offset)
+            if mine or self._world.kind is SubscriptionType.FAILOVER:
+                self._told.add(offset)
+                self._known.pop(offset, None)
+
+    def taken_in(self, owned: OwnedPartition) -> None:
+        """`owned` is served by its owner."""
+        for offset in self._told & set(owned.refused.offsets()):
+            self._told.discard(offset)
+            self._known[offset] = self._present()
+
+    def _present(self) -> tuple[int, int]:
+        """Troubles and, with faults or on Failover, owners: who died, or whose save failed, may have passed nothing
+        on, and on Failover nobody does."""
+        world = self._world
+        passes_on = world.kind is SubscriptionType.KEY_SHARED and not world.faults
+        return world.troubles, 0 if passes_on else world.coordinator.generation
+
+    def check(self, inbox: Inbox, offset: int) -> None:
+        """`inbox` receives this message."""
+        world, in_order = self._world, self._world.kind is SubscriptionType.FAILOVER
+        if not world.ordered or world.seeks or offset in world.acked or inbox.process.is_behind(in_order=in_order):
+            return
+        for lower in range(offset):
+            if lower in world.acked or not (in_order or key_of(lower) == key_of(offset)):
+                continue
+            known = self._known.get(lower) == self._present()
+            assert not known, f"{inbox.name} gets {offset}, {lower} of its key was refused before"
+            if world.troubles == 0 and not in_order:
+                holder = world.holders.get(lower, (None, 0))[0]
+                assert holder is inbox, f"{inbox.name} gets {offset} before {lower} of its key, which {holder} has"
+            self.checked += 1
+
+
 class Written(Future[list[int]]):
     """Offsets of an append; an actor that waits for them, and does nothing else meanwhile, has them at once."""
 
@@ -404,6 +463,8 @@ class Inbox(Endpoint):
             delivery_type=Delivery,
             rules=DeliveryRules(world.rng.choice((0, 0, 0, 1)), dead_letters=letters),
         )
+        if world.ordered:
+            self.keep_redelivery_order()
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         world = self.process.world
@@ -575,6 +636,8 @@ class Process:
             self.owns_elsewhere = not self.owns_elsewhere
         self.leasing.step(joined=bool(self.owned) or not self.owns_elsewhere)
         self.dispatcher.drain()
+        if self.owned and not self.owned[0].quiet and self.world.owner is self:
+            self.world.refusals.taken_in(self.owned[0])
         self.dispatcher.redelivery.redeliver_due()
         self.dispatcher.dispatch()
         rng = self.world.rng
@@ -672,9 +735,10 @@ class Process:
         rng, world = self.world.rng, self.world
         inbox = cast("Inbox", rng.choice([each for each in self.consumers if not each.is_remote]))
         for _ in range(rng.randrange(5)):
-            if not inbox.queue or inbox.hangs:
+            received = None if inbox.hangs else inbox.take_now()
+            if received is None:
                 break
-            self.receive(inbox, inbox.queue.popleft())
+            self.receive(inbox, received)
         if world.asks_again.random() < world.often_again:
             self.redeliver_all(inbox)
         while (ready := self.in_working_hands()) and rng.random() < 0.6:
@@ -699,6 +763,7 @@ class Process:
                 self.refused.add(offset)
                 if not mine:
                     world.refused_late.add(offset)
+                world.refusals.note(endpoint, offset, mine=mine)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
 
     def inboxes(self) -> list[Inbox]:
@@ -738,6 +803,7 @@ class Process:
         world.received[offset] += 1
         self.refused.discard(offset)
         world.deliver_to_application(offset)
+        world.refusals.check(inbox, offset)
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
             # Whoever is not the active one any more never is again, unless others leave.
@@ -771,6 +837,12 @@ class Process:
     def knows_seeks(self) -> bool:
         """What it hands to consumers is not from before one."""
         return bool(self.owned) or self.leasing._inbox.applied_upto >= self.world.recalled_at
+
+    def is_behind(self, *, in_order: bool) -> bool:
+        """It may have messages that are others' by now."""
+        if self.owned:
+            return self.owned[0].quiet or self.world.owner is not self
+        return self.is_expelled() or self.out_of_group or (in_order and self.traffic.is_behind)
 
     def waited(self, delivery: Delivery) -> bool:
         """It lay in the inbox, and is not this process's any more: nobody has told it yet."""

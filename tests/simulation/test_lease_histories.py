@@ -170,12 +170,43 @@ def test_seeks_in_many_more_histories(seed: int, kind: SubscriptionType) -> None
     play(seed, kind, faults=True, letters=seed % 2 == 0, seeks=True)
 
 
+ORDERED = [SubscriptionType.KEY_SHARED, SubscriptionType.FAILOVER]
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+@pytest.mark.parametrize("seed", first_of(1, range(4)))
+@pytest.mark.parametrize("letters", [False, True], ids=["no policy", "dead letters"])
+@pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])
+def test_later_messages_of_a_key_wait_for_refused_ones(
+    seed: int, kind: SubscriptionType, faults: bool, letters: bool
+) -> None:
+    """`ordered_redelivery`: nobody receives a message of a key (Failover: of the partition) while an earlier one was
+    refused and is not acknowledged, nor, on Key_Shared, while somebody else has an earlier one."""
+    play(seed, kind, faults=faults, letters=letters, ordered=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ORDERED)
+@pytest.mark.parametrize("seed", range(4, MANY))
+@pytest.mark.parametrize("letters", [False, True], ids=["no policy", "dead letters"])
+@pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])
+def test_they_wait_in_many_more_histories(seed: int, kind: SubscriptionType, faults: bool, letters: bool) -> None:
+    play(seed, kind, faults=faults, letters=letters, ordered=True)
+
+
 def play(
-    seed: int, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False, forgeries: bool = False
+    seed: int,
+    kind: SubscriptionType,
+    *,
+    faults: bool,
+    letters: bool,
+    seeks: bool = False,
+    forgeries: bool = False,
+    ordered: bool = False,
 ) -> None:
     for history in range(HISTORIES_A_SEED):
         what, number = f"{seed} {history}", seed * HISTORIES_A_SEED + history
-        world = World(random.Random(what), kind, faults=faults, letters=letters, seeks=seeks)
+        world = World(random.Random(what), kind, faults=faults, letters=letters, seeks=seeks, ordered=ordered)
         world.forgeries |= forgeries
         with pytest.MonkeyPatch.context() as bounds:
             bounds.setattr(key_order, "NEAR", (NEAR, 1, 3)[number % 3])

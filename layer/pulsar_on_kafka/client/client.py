@@ -232,6 +232,10 @@ class Client(OfOneProcess):
         consumer: at so many unacknowledged messages it gets no more; 0 for no limit, None for the policy. It counts
         over all partitions.
 
+        With `ordered_redelivery` (not in the official client) later messages of a key wait for one that was refused or
+        timed out, until it is acknowledged (KeyShared; Exclusive and Failover: of the partition). All consumers of a
+        subscription share it; None follows the subscription's property of this name, or the policy.
+
         With `subscription_mode` NonDurable (not in the official client; source: Java's `SubscriptionMode`) the
         subscription begins at `initial_position`, ends with its last consumer in any process, also a killed one, and
         keeps no message from being deleted. All types have it. A durable subscription of the same name excludes it.

@@ -389,6 +389,13 @@ MAX_UNACKED_MESSAGES_ON_SUBSCRIPTION: Final = Policy(
     "the same for the consumers of a Shared or Key_Shared subscription together, which then get redeliveries only; "
     "0 for no limit",
 )
+ORDERED_REDELIVERY: Final = Policy(
+    "ordered_redelivery",
+    bool,
+    False,
+    "messages behind a refused one of their key wait for its acknowledgement (Key_Shared; Exclusive and Failover: of "
+    "their partition)",
+)
 MAX_TOPICS_PER_NAMESPACE: Final = Policy(
     "max_topics_per_namespace",
     int,

@@ -164,6 +164,8 @@ MAX_UNACKED_ON_CONSUMER: Final = _field("max_unacked_messages_per_consumer", pol
 MAX_UNACKED_ON_SUBSCRIPTION: Final = _field(
     "max_unacked_messages_per_subscription", policies.MAX_UNACKED_MESSAGES_ON_SUBSCRIPTION
 )
+ORDERED_REDELIVERY: Final = _field("ordered_redelivery", policies.ORDERED_REDELIVERY)
+"""Not in Pulsar's `Policies`."""
 MAX_TOPICS: Final = _field("max_topics_per_namespace", policies.MAX_TOPICS_PER_NAMESPACE)
 
 

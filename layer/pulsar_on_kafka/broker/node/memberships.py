@@ -20,6 +20,7 @@ from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka.broker.managed_ledger.deletion import deletes_by_ledger
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
+from pulsar_on_kafka.broker.metadata.subscriptions.ordered_redelivery import is_ordered
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
 from pulsar_on_kafka.broker.metadata.topic_watch import POLICIES_S, TopicWatch
@@ -122,13 +123,16 @@ class Memberships:
         properties: Mapping[str, str] | None = None,
         replicated: bool = False,
         non_durable: bool = False,
+        ordered: bool | None = None,
     ) -> tuple[Subscription, SubscriptionMember]:
         """Attaches a consumer; the first one of a subscription makes this process a member of its group. With
         `partition` the consumer is attached to that partition alone. `properties` of the subscription, and whether it
         is `replicated`, are recorded (`Subscriptions.remember`). A `non_durable` subscription ends with its last
-        consumer. After any error the consumer is not attached, and may be closed.
+        consumer. After any error the consumer is not attached, and may be closed. `ordered`: its `ordered_redelivery`,
+        which all consumers of a subscription share; None: as the subscription's property or a policy says.
 
         Raises:
+            InvalidOption: the subscription has the other `ordered_redelivery`.
             Refused: it is durable and `non_durable` is requested, or the other way round.
             NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again. Or it does
                 not exist, and a policy does not allow consumers to create it.
@@ -139,9 +143,14 @@ class Memberships:
         self._limits.check(topic, name, partition, deadline)
         with self._shared_member(str(place), name) as shared:
             shared.end_earlier_incarnation(topic, deadline)
+            levels = self._services.policies_when_opened(topic, deadline)
+            if shared.subscription is not None and (
+                is_ordered(shared.subscription, *levels) if ordered is None else ordered
+            ):
+                endpoint.keep_redelivery_order()
             if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:
-                if properties or replicated:
-                    self._describe(shared, endpoint, properties or {}, replicated, deadline)
+                if properties or replicated or ordered is not None:
+                    self._describe(shared, endpoint, properties or {}, replicated, ordered, deadline)
                 return attached
             self._check_other_way(topic, name, partition)
             self._remove_left_over(topic, name, deadline)
@@ -161,7 +170,10 @@ class Memberships:
                 non_durable=non_durable,
                 properties=properties,
                 replicated=replicated,
+                ordered=ordered,
             )
+            if is_ordered(subscription, *levels):
+                endpoint.keep_redelivery_order()
             served, member = subscription.served, None
             try:
                 self._services.topics.deletions.await_decision(topic, deadline)
@@ -210,12 +222,13 @@ class Memberships:
         endpoint: Endpoint,
         properties: Mapping[str, str],
         replicated: bool,
+        ordered: bool | None,
         deadline: Deadline,
     ) -> None:
         """Records the attached consumer's options of the subscription, or detaches the consumer."""
         assert shared.subscription is not None  # noqa: S101 - the consumer is attached
         try:
-            self._services.subscriptions.remember(shared.subscription, properties, replicated, deadline)
+            self._services.subscriptions.remember(shared.subscription, properties, replicated, deadline, ordered)
         except BaseException:
             self._leave(shared, endpoint, Deadline.after(_TAKE_BACK_S), release=True)
             raise

@@ -114,6 +114,7 @@ class ConsumerOptions(_Official):
     expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = 60_000
     subscription_mode: SubscriptionMode = SubscriptionMode.Durable
     max_unacked_messages_on_consumer: Annotated[int | None, OptionRange(0, MAX_NUMBER)] = None
+    ordered_redelivery: bool | None = None
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
@@ -137,11 +138,20 @@ class ConsumerOptions(_Official):
             raise InvalidConfiguration(f"max_unacked_messages_on_consumer is for Shared and KeyShared, not {kind.name}")
         if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
             raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
+        if self.ordered_redelivery is not None:
+            self._check_ordered(kind, ordered=self.ordered_redelivery)
         check_texts("properties", self.properties)
         with pulsar_errors():
             check_subscription_name(self.subscription_name)
             if self.dead_letter_policy is not None:
                 self.dead_letter_policy.check_names()
+
+    def _check_ordered(self, kind: ConsumerType, *, ordered: bool) -> None:
+        if kind is ConsumerType.Shared:
+            raise InvalidConfiguration("ordered_redelivery is for Key_Shared, Exclusive and Failover, not Shared")
+        policy = self.key_shared_policy
+        if ordered and policy is not None and policy.allow_out_of_order_delivery:
+            raise InvalidConfiguration("ordered_redelivery: the key_shared_policy has allow_out_of_order_delivery=True")
 
     def check_cumulative(self) -> None:
         """Raises CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription."""

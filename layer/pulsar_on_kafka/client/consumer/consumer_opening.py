@@ -97,6 +97,7 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
                     properties=options.properties,
                     replicated=options.replicate_subscription_state_enabled,
                     non_durable=non_durable,
+                    ordered=options.ordered_redelivery,
                 )
             except errors.NoSuchSubscription:
                 if not non_durable:

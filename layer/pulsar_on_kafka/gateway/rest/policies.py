@@ -163,6 +163,7 @@ KEPT: Final = (
     ),
     _Replication("replication", "replication", REPLICATION),
     Kept("publishRate", "publishRate", policy_json.PUBLISH_RATE),
+    Kept("orderedRedelivery", "orderedRedelivery", policy_json.ORDERED_REDELIVERY),
     Kept("autoTopicCreation", "", policy_json.AUTO_TOPICS),
     Kept("autoSubscriptionCreation", "autoSubscriptionCreation", policy_json.AUTO_SUBSCRIPTIONS),
     *(

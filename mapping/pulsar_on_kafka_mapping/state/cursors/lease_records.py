@@ -162,6 +162,7 @@ class RemoteConsumer:
     unacked: int = 0
     max_redeliver_count: int | None = None
     draining: bool = False
+    ordered_redelivery: bool = False
 
 
 class Nack(NamedTuple):
@@ -192,6 +193,8 @@ class Report:
     the last only counts by its acknowledgements, which hold from any sender, however late.
 
     `heard`: the last number from each owner. `leaving`: the member accepts no more. `save`: it waits for a save.
+    `returned`: entries that consumers did not receive and give back, by partition and consumer: they wait behind an
+    entry that was refused (ordered redelivery).
     """
 
     life: CursorLife
@@ -208,6 +211,7 @@ class Report:
     save: bool = False
     reasons: Mapping[int, Mapping[str, BitMap64]] = field(default_factory=dict)
     """By partition, the reasons of negative acknowledgements (`cursor_state.Deliveries`)."""
+    returned: Mapping[int, Mapping[int, BitMap64]] = field(default_factory=dict)
 
 
 LeaseRecord = TakeOver | Lease | Recall | Saved | Welcome | Expel | Report
@@ -272,14 +276,16 @@ def _read_entries(reader: ByteReader) -> tuple[LeasedEntry, ...]:
     return tuple(sorted([*found, *_ODD.read(reader)], key=lambda entry: entry.offset))
 
 
-_RANGES, _OUT_OF_ORDER, _DRAINING = 1, 2, 4
-"""Flags of a consumer. Earlier versions ignore the last one: they redeliver when the consumer has left."""
+_RANGES, _OUT_OF_ORDER, _DRAINING, _ORDERED_REDELIVERY = 1, 2, 4, 8
+"""Flags of a consumer. Earlier versions ignore the last two: they redeliver when the consumer has left, and out of
+order."""
 
 
 def _consumer_fields(of: RemoteConsumer) -> tuple[Any, ...]:
     ranges = of.sticky_ranges
     flags = (0 if ranges is None else _RANGES) | (_OUT_OF_ORDER if of.allow_out_of_order else 0)
     flags |= _DRAINING if of.draining else 0
+    flags |= _ORDERED_REDELIVERY if of.ordered_redelivery else 0
     most = 0 if of.max_redeliver_count is None else of.max_redeliver_count + 1
     return (
         of.number, of.name, of.priority, of.max_unacked, flags, ranges or (), of.limits, of.delivered, of.unacked, most
@@ -290,7 +296,7 @@ def _consumer(reported: tuple[Any, ...]) -> RemoteConsumer:
     number, name, priority, max_unacked, flags, ranges, limits, delivered, unacked, most = reported
     return RemoteConsumer(
         number, name, priority, max_unacked, ranges if flags & _RANGES else None, bool(flags & _OUT_OF_ORDER), limits,
-        delivered, unacked, most - 1 if most else None, bool(flags & _DRAINING),
+        delivered, unacked, most - 1 if most else None, bool(flags & _DRAINING), bool(flags & _ORDERED_REDELIVERY),
     )  # fmt: skip
 
 
@@ -306,12 +312,13 @@ def _report_fields(report: Report) -> tuple[Any, ...]:
     chunked = {partition: tuple(held.chunked.values()) for partition, held in report.answers.items() if held.chunked}
     return (
         report.life, report.member, report.sequence, flags, report.consumers, report.heard, report.acks,
-        report.batch_acks, report.nacks, report.answers, (chunked, report.reasons),
+        report.batch_acks, report.nacks, report.answers, (chunked, report.reasons, report.returned),
     )  # fmt: skip
 
 
 def _report(reported: tuple[Any, ...]) -> Report:
-    life, member, sequence, flags, consumers, received, acks, batch_acks, nacks, answers, (chunked, reasons) = reported
+    life, member, sequence, flags, consumers, received, acks, batch_acks, nacks, answers, at_end = reported
+    chunked, reasons, returned = at_end
     for partition, messages in chunked.items():
         if not all(offsets for offsets, _ in messages):
             raise CorruptRecord("lease record has a message in chunks without any")
@@ -320,7 +327,7 @@ def _report(reported: tuple[Any, ...]) -> Report:
             answers[partition] = replace(answers[partition], chunked=by_last)
     return Report(
         life, member, sequence, consumers, received, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
-        bool(flags & _SAVE), reasons,
+        bool(flags & _SAVE), reasons, returned,
     )  # fmt: skip
 
 
@@ -334,6 +341,7 @@ _REPORT_SAID: Final = row(
     ends_with(
         (table(VARINT, listed(row(_CHUNKS, VARINT)), ordered=False), _NOTHING),
         (table(VARINT, REASONS, ordered=False), _NOTHING),
+        (table(VARINT, table(VARINT, BITMAP, ordered=False), ordered=False), _NOTHING),
     ),
 )  # fmt: skip
 

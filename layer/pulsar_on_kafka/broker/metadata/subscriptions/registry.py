@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, process_of
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.broker.metadata.subscriptions.ordered_redelivery import with_ordered
 from pulsar_on_kafka.broker.metadata.subscriptions.partition_subscriptions import (
     claimed,
     missing,
@@ -151,12 +152,13 @@ class Subscriptions:
         non_durable: bool = False,
         properties: Mapping[str, str] | None = None,
         replicated: bool = False,
+        ordered: bool | None = None,
     ) -> Subscription:
         """The subscription, created if it does not exist, ready to be joined with this type.
 
         Creation resolves the initial position to one offset per partition before this returns. An Exclusive
         subscription is claimed. With `partition` it is opened on that partition alone, which has the subscription from
-        then on, with a type and a claim of its own. `properties`, `replicated`: see `remember`.
+        then on, with a type and a claim of its own. `properties`, `replicated`, `ordered`: see `remember`.
 
         The `claimant` is recorded as joining: the subscription cannot be deleted without force before its group has had
         the time to show the consumer. None where no consumer joins.
@@ -184,7 +186,7 @@ class Subscriptions:
                 self._resolve(topic, requested, starts, from_earliest, deadline)
                 served = None if partition is None else (partition,)
                 blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
-                blank = described(blank, properties, replicated=replicated)
+                blank = described(blank, properties, replicated=replicated, ordered=ordered)
                 return encode_subscription(joined(taken(blank, partition, kind.value, claim)))
             assert current is not None  # noqa: S101 - there is a record
             if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
@@ -194,7 +196,7 @@ class Subscriptions:
             self._resolve(topic, missing(record, partition, requested), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
-            changed = described(changed, properties, replicated=replicated)
+            changed = described(changed, properties, replicated=replicated, ordered=ordered)
             only_joins[:] = [current] if changed == record else []
             changed = joined(changed)
             if changed == record:
@@ -288,13 +290,15 @@ class Subscriptions:
         properties: Mapping[str, str],
         replicated: bool,
         deadline: Deadline,
+        ordered: bool | None = None,
     ) -> None:
-        """Stores a consumer's description of its subscription; the last description counts."""
+        """Stores a consumer's description of its subscription; the last description counts. `ordered`: the consumer's
+        `ordered_redelivery`, which the first description decides. Raises InvalidOption: it was decided otherwise."""
 
         def remembered(record: SubscriptionRecord) -> SubscriptionRecord | None:
             if not is_alive(record, subscription.topic):
                 return None
-            return described(record, properties, replicated=replicated)
+            return described(record, properties, replicated=replicated, ordered=ordered)
 
         self._amend(subscription, remembered, deadline)
 
@@ -615,11 +619,11 @@ def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -
 
 
 def described(
-    record: SubscriptionRecord, properties: Mapping[str, str] | None, *, replicated: bool
+    record: SubscriptionRecord, properties: Mapping[str, str] | None, *, replicated: bool, ordered: bool | None
 ) -> SubscriptionRecord:
-    """The record with a consumer's options of its subscription."""
+    """The record with a consumer's options of its subscription. Raises InvalidOption (`with_ordered`)."""
     return replace(
         record,
-        properties=dict(properties) if properties else record.properties,
+        properties=with_ordered(record.properties, properties or record.properties, ordered, record.subscription),
         replicated=replicated or record.replicated,
     )

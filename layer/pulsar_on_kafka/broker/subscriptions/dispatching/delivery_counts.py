@@ -252,9 +252,9 @@ class DeliveryCounting:
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
         """Redeliver a detached consumer's entries. Its negatively acknowledged ones still wait for their delay if
-        deliveries are counted durably, or if the consumer is another process's."""
+        deliveries are counted durably, with ordered redelivery, or if the consumer is another process's."""
         put_off = None
-        if owned.guard is None and not endpoint.is_remote:
+        if owned.guard is None and not endpoint.is_remote and not endpoint.ordered_redelivery:
             self._nacks.forget_consumer(endpoint, owned.number)
         else:
             put_off = self._nacks.disown(endpoint, owned.number)
@@ -268,6 +268,9 @@ class DeliveryCounting:
             if owned is None:
                 continue
             if owned.guard is None:
+                if owned.refused or owned.refused.unplaced:  # its next owner knows refused messages by their counts
+                    counts = owned.redeliveries.counts
+                    counts.update((offset, counts.get(offset, 0) + 1) for offset in self._nacks.offsets(number))
                 owned.saves.request_for_counts()
                 continue
             held = BitMap64(o for o, feed in owned.holders.items() if not self._dead_lettering.has(feed))
@@ -329,6 +332,7 @@ class DeliveryCounting:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
         for due_ms, offsets in put_off.items():
             owned.intake.passed_over.update(offsets)
+            owned.refused.unplaced.update(offsets)
             for offset in offsets:
                 self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.number, offset, None)
 

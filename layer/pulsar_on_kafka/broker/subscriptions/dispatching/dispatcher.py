@@ -5,7 +5,7 @@ All of it runs in the member's thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscript
 from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
+from pulsar_on_kafka.broker.subscriptions.dispatching.ordered_redelivery import OrderedRedelivery
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery import LeasedEntries, Redelivery
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.dispatching.shared import SharedDispatch
@@ -24,7 +25,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context impor
 from pulsar_on_kafka.broker.subscriptions.dispatching.unacked_limits import UnackedLimits
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats, WaitingFor
 from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known, joint_rules
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DEFAULT_MAX_UNACKED, Endpoint
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import TransactionWaits
@@ -64,9 +65,19 @@ class Dispatcher:
         self.counting = counting = DeliveryCounting(
             clock, owned, endpoints, nacks, dead_lettering, self.log_end, by_slot=key_shared
         )
-        self.redelivery = Redelivery(handle, fetcher, clock, consumer, owned, endpoints, nacks, reads, leased)
+        self.ordered = ordered = OrderedRedelivery(
+            clock,
+            owned,
+            endpoints,
+            (lambda partition, offset: None) if leased is None else leased.slot_of,
+            by_key=key_shared,
+            whole=not handle.type.is_shared,
+        )
+        self.redelivery = Redelivery(handle, fetcher, clock, consumer, owned, endpoints, nacks, reads, leased, ordered)
         self.unacked_limits = UnackedLimits(handle, clock, endpoints)
-        self._keys = KeyShared(clock, reads, dead_lettering, counting, owned, endpoints) if key_shared else None
+        self._keys = (
+            KeyShared(clock, reads, dead_lettering, counting, owned, endpoints, ordered) if key_shared else None
+        )
         self._shared = (
             SharedDispatch(reads, dead_lettering, counting, owned, endpoints) if handle.type.is_shared else None
         )
@@ -93,7 +104,9 @@ class Dispatcher:
 
     def awaits_acknowledgements(self) -> bool:
         """Acknowledgements of other messages may let those go that wait."""
-        return self._shared is not None and (
+        if self._shared is None:
+            return any(owned.awaits_rewind or owned.refused for owned in self._owned.values())
+        return (
             self.unacked_limits.is_blocked
             or self.counting.has_guards
             or any(each.awaits_acknowledgements and each.permits() > 0 for each in self._endpoints)
@@ -104,6 +117,10 @@ class Dispatcher:
         """The consumers that messages of a partition wait for (Key_Shared)."""
         return () if self._keys is None else self._keys.waiting(owned)
 
+    def stats(self, owned: OwnedPartition, known_end: int) -> PartitionStats:
+        """Statistics for operators; `known_end` is the log's end, as Kafka reported it last."""
+        return owned.stats(known_end, self.waiting(owned), self.ordered.waiting(owned))
+
     def takes_any(self) -> bool:
         """Some inbox is at most half full, and messages for it wait here."""
         if self._keys is not None:
@@ -111,7 +128,7 @@ class Dispatcher:
         if self._shared is not None:
             return self._shared.takes_any()
         return any(
-            owned.buffered
+            owned.waits_for_room()
             and owned.active is not None
             and owned.active.endpoint.has_room_again()
             and owned.active.endpoint.permits() > 0
@@ -150,6 +167,11 @@ class Dispatcher:
         consumer = owned.active
         assert consumer is not None  # noqa: S101 - the caller has checked
         handed = False
+        if owned.awaits_rewind:
+            # All refused messages are acknowledged by now, or none waits for its delay.
+            if owned.refused.below(owned.is_acknowledged) is None or not self._nacks.offsets(owned.number):
+                self.redelivery.rewind(owned)
+            return False
         while owned.buffered and (permits := consumer.endpoint.permits()) > 0:
             offsets, records = owned.take(permits)
             if not offsets:
@@ -160,6 +182,11 @@ class Dispatcher:
             owned.deliver(consumer, offsets, records, hold=False)
             handed = True
         return handed
+
+    @property
+    def slot_of_record(self) -> Callable[[int, Any], int] | None:
+        """Returns the hash slot of a record by offset; None on other subscriptions than Key_Shared."""
+        return None if self._keys is None else self._keys.slot
 
     # The log of a partition (`PartitionLog`) ----------------------------------------------------------------------
 
@@ -238,6 +265,8 @@ class Dispatcher:
 
     def detach(self, endpoint: Endpoint, how: Departure = Departure.CLOSED) -> None:
         """Remove a consumer; the entries that it holds are redelivered to others."""
+        for owned in self._owned.values():
+            self.ordered.refuse_first(owned, owned.in_flight.held_by(endpoint.feed(owned.slot)))
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
         self.redelivery.detach(endpoint)
@@ -279,6 +308,7 @@ class Dispatcher:
         if self._shared is not None:
             for owned in self._owned.values():
                 self.counting.begin(owned)
+                owned.refused.recover(owned.redeliveries.counts, owned.intake.passed_over)
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 

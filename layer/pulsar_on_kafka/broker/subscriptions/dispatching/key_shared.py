@@ -5,7 +5,8 @@ All of it runs in the member's thread; `hash_ranges` and `key_order` decide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -13,6 +14,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.metadata.policies import MAX_NUMBER
 from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
+from pulsar_on_kafka.broker.subscriptions.dispatching.ordered_redelivery import OrderedRedelivery
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED, deliver_at_ms
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder, Waiting
@@ -65,8 +67,10 @@ class KeyShared:
         counting: DeliveryCounting,
         owned: Mapping[int, OwnedPartition],
         endpoints: list[Endpoint],
+        ordered: OrderedRedelivery,
     ) -> None:
         self._clock = clock
+        self._ordered = ordered
         self._read_again = read_again
         self._dead_lettering = dead_lettering
         self._counting = counting
@@ -118,7 +122,10 @@ class KeyShared:
         keys = self._order(owned)
         for start in range(0, len(offsets), _AT_ONCE):
             for offset, record in self._read_again.read(owned, offsets[start : start + _AT_ONCE]).records.items():
-                keys.hold(offset, self._slot(offset, record), endpoint)
+                slot = self.slot(offset, record)
+                keys.hold(offset, slot, endpoint)
+                if self._ordered.in_use and owned.redeliveries.count(offset):
+                    owned.refused.add(offset, slot, self._clock.monotonic())
 
     def _assign(self) -> None:
         for owned in self._owned.values():
@@ -131,7 +138,7 @@ class KeyShared:
 
     def _order(self, owned: OwnedPartition) -> KeyOrder[Endpoint]:
         if owned.keys is None:
-            owned.keys = KeyOrder(keep_order=True)
+            owned.keys = KeyOrder(keep_order=True, refused=owned.refused)
             self._since = {key: since for key, since in self._since.items() if key[0] != owned.number}
             self._assign_in(owned.keys)
         return owned.keys
@@ -140,6 +147,8 @@ class KeyShared:
         """Messages wait, and reading more has no use before some of them are delivered."""
         some = False
         for owned in self._owned.values():
+            if owned.refused.unplaced and self._ordered.in_use:
+                return True
             if self._is_hungry(self._order(owned)):
                 return False
             if owned.number not in self._held_back:  # room would not help those
@@ -186,6 +195,8 @@ class KeyShared:
 
     def _dispatch(self, owned: OwnedPartition) -> bool:
         keys = self._order(owned)
+        if owned.refused.unplaced and self._ordered.in_use and not self._place_refused(owned):
+            return False
         delayed, waiting = owned.intake.delayed, owned.redeliveries.waiting
         if not waiting and delayed is not None and delayed.has_due and self._takes_due(keys):
             owned.release_due(_AT_ONCE)
@@ -244,7 +255,8 @@ class KeyShared:
         offsets, records = owned.take(_ADMIT_BATCH, after_replay=keys.keep_order)
         if not offsets:
             return False
-        slots = [self._slot(offset, record) for offset, record in zip(offsets, records, strict=True)]
+        slots = [self.slot(offset, record) for offset, record in zip(offsets, records, strict=True)]
+        self._meet_refused(owned, zip(offsets, slots, strict=True))
         if owned.guard is not None:
             suspects = owned.guard.decide(offsets, slots)
             if suspects:
@@ -273,7 +285,7 @@ class KeyShared:
             found = self._read_again.read(owned, look.offsets) if look.offsets else RecordsFound({}, [])
             handled = {*found.records, *found.gone}
             late = next((o for o in look.offsets if o not in handled), None)  # later ones wait, too
-            slots = {o: self._slot(o, r) for o, r in found.records.items() if late is None or o < late}
+            slots = {o: self.slot(o, r) for o, r in found.records.items() if late is None or o < late}
             slots = {o: slot for o, slot in slots.items() if keys.is_parked(endpoint, o, slot)}
             held = owned.held.take_from(BitMap64(slots))
             if owned.guard is not None:
@@ -379,13 +391,31 @@ class KeyShared:
             redeliveries.taken(set(offsets).difference(left))  # first: a chunk may complete a message to redeliver
             for offset in owned.readable(found.records, redelivered=True):
                 record = found.records[offset]
-                slot = self._slot(offset, record)
+                slot = self.slot(offset, record)
+                self._meet_refused(owned, ((offset, slot),))
                 waits = keys.is_behind_parked(offset, slot) and not deliver_at_ms(headers_of(record))
                 owned.entries.forget((keys.park_again if waits else keys.readmit)(offset, slot, record))
         else:
             redeliveries.taken(offsets)
 
-    def _slot(self, offset: int, record: Any) -> int:
+    def _meet_refused(self, owned: OwnedPartition, entries: Iterable[tuple[int, int]]) -> None:
+        """Entries that were refused under a former owner hold back later ones of their slots."""
+        if owned.refused.recovered and self._ordered.in_use:
+            now_s = self._clock.monotonic()
+            for offset, slot in entries:
+                owned.refused.met(offset, slot, now_s)
+
+    def _place_refused(self, owned: OwnedPartition) -> bool:
+        """Read refused entries whose slots are not known; False while some are unread."""
+        refused, now_s = owned.refused, self._clock.monotonic()
+        refused.settled([offset for offset in refused.unplaced if owned.is_acknowledged(offset)])
+        found = self._read_again.read(owned, list(islice(refused.unplaced, _AT_ONCE)))
+        for offset, record in found.records.items():
+            refused.add(offset, self.slot(offset, record), now_s)
+        refused.settled(found.gone)
+        return not refused.unplaced
+
+    def slot(self, offset: int, record: Any) -> int:
         """The hash slot of a message: by ordering key, else by key, else by offset."""
         key = sticky_key(record)
         if key is None:
@@ -442,7 +472,10 @@ def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
     done = {entry[0] for entry in entries if owned.is_acknowledged(entry[0])}
-    done.update(owned.held.take_from(BitMap64(entry[0] for entry in entries)))
     if done:
         keys.acknowledged(done)
+    held = owned.held.take_from(BitMap64(entry[0] for entry in entries))
+    if held:
+        keys.held_by_transaction(held)
+        done.update(held)
     return [entry for entry in entries if entry[0] not in done]

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import BatchNacks, HeldHere
 from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
+from pulsar_on_kafka.broker.subscriptions.dispatching.ordered_redelivery import OrderedRedelivery
 from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import DelayedMessages
@@ -30,6 +31,12 @@ class LeasedEntries(Protocol):
     """Entries of other processes' partitions that this process's consumers hold."""
 
     def held(self, partition: int) -> HeldHere | None: ...
+
+    def slot_of(self, partition: int, offset: int) -> int | None:
+        """The hash slot of such an entry, with ordered redelivery. Any thread."""
+
+    def passed_over(self, partition: int, offsets: Sequence[int], endpoint: Endpoint) -> None:
+        """`receive` passed over these entries, which wait for a refused one of their key."""
 
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
         """The consumer received these entries and did not acknowledge them in time."""
@@ -55,7 +62,9 @@ class Redelivery:
         nacks: NegativeAcks,
         reads: RedeliveryReads,
         leased: LeasedEntries | None,
+        ordered: OrderedRedelivery,
     ) -> None:
+        self._ordered = ordered
         self._shared = handle.type.is_shared
         self._clock = clock
         self._consumer = consumer
@@ -74,6 +83,7 @@ class Redelivery:
     def attach(self, endpoint: Endpoint) -> None:
         if endpoint.ack_timeouts is not None:
             self._timed[endpoint] = endpoint.ack_timeouts
+        self._ordered.attach()
 
     def detach(self, endpoint: Endpoint) -> None:
         self._timed.pop(endpoint, None)
@@ -92,6 +102,7 @@ class Redelivery:
         """Apply the negative acknowledgements of a partition."""
         slot = owned.slot
         timed: dict[AckTimeouts, list[int]] = {}
+        refusals: dict[Endpoint, list[int]] = {}
         for _ in range(len(slot.nacks)):
             now_s, delay_s, offset, endpoint = slot.nacks.popleft()
             if endpoint.closed and endpoint not in self._endpoints:
@@ -100,14 +111,21 @@ class Redelivery:
             if not self._shared or (holder is not None and holder.endpoint is endpoint):
                 # A consumer that lost an entry, as by a seek, cannot delay it for the present holder.
                 self.refused(owned, now_s, delay_s, offset, endpoint)
+                refusals.setdefault(endpoint, []).append(offset)
+            elif endpoint.refused_here is not None:
+                endpoint.refused_here.applied(slot.number, (offset,))
             if endpoint.ack_timeouts is not None:
                 timed.setdefault(endpoint.ack_timeouts, []).append(offset)
+        if refusals and self._ordered.in_use:
+            self._ordered.take_back(owned, refusals)
         for timeouts, offsets in timed.items():
             timeouts.forget(slot.number, BitMap64(offsets))
 
     def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
         """The consumer negatively acknowledged an entry at `now_s` (monotonic). It is redelivered after the delay."""
         self._nacks.add(now_s, delay_s, owned.number, offset, endpoint)
+        self._ordered.refuse(owned, (offset,))
+        self._ordered.pause(owned, offset)
         owned.in_flight.set_apart((offset,))
         owned.survived((offset,))
 
@@ -121,6 +139,7 @@ class Redelivery:
         for offset, nack in refusals.items():
             if offset not in waiting and owned.redeliveries.count(offset) <= nack.redeliveries:
                 owned.postpone(offset, nack.redeliveries)
+                owned.refused.unplaced.add(offset)
                 self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
 
     def refused_in_batch(self, partition: int, offset: int, endpoint: Endpoint) -> int:
@@ -156,7 +175,11 @@ class Redelivery:
         return None if due_ms is None else now_s + (due_ms - self._clock.now_ms()) / 1000
 
     def redeliver_due(self) -> None:
-        """Redeliver the entries whose negative acknowledgement or ack timeout is due."""
+        """Redeliver the entries whose negative acknowledgement or ack timeout is due, and take back what `receive`
+        passed over."""
+        for number, endpoint, passed_over in self._ordered.take_passed_over(self.rewind):
+            if self._leased is not None:
+                self._leased.passed_over(number, passed_over, endpoint)
         for owned in self._owned.values():
             delayed = owned.intake.delayed
             if delayed:
@@ -169,7 +192,8 @@ class Redelivery:
             self._redeliver(partition, offsets, holder)
         for endpoint, timeouts in self._timed.items():
             for partition, offsets in timeouts.expired(now).items():
-                whole = self._batches.late(partition, offsets, endpoint) if self._shared else offsets
+                single = self._shared and not endpoint.ordered_redelivery
+                whole = self._batches.late(partition, offsets, endpoint) if single else offsets
                 if whole:
                     self._redeliver_late(partition, whole, endpoint)
         self._batches.step()
@@ -209,10 +233,15 @@ class Redelivery:
             if self._leased is not None:
                 self._leased.late(partition, offsets, endpoint)
         elif self._shared:
+            held = [o for o in offsets if (feed := owned.holders.get(o)) is not None and feed.endpoint is endpoint]
+            self._ordered.refuse(owned, held)
+            if held and self._ordered.in_use:
+                self._ordered.take_back(owned, {endpoint: held})
             owned.redeliver(offsets, endpoint)
         elif owned.active in (None, endpoint.feed(owned.slot)) and not all(
             owned.is_acknowledged(offset) or offset in owned.held for offset in offsets
         ):
+            self._ordered.refuse(owned, (offset for offset in offsets if offset not in owned.held))
             self.rewind(owned)
 
     # On request ---------------------------------------------------------------------------------------------------
@@ -222,7 +251,7 @@ class Redelivery:
         if not offsets:
             return
         if self._shared:
-            owned.redeliver_released(offsets)
+            self._ordered.refuse(owned, owned.redeliver_released(offsets))
         elif owned.active is None or owned.went_out(offsets.min()):
             self.rewind(owned)
 
@@ -234,7 +263,9 @@ class Redelivery:
             if self._shared:
                 endpoint.discard(owned.slot)
                 self._nacks.forget_consumer(endpoint, owned.number)
-                owned.redeliver(owned.in_flight.held_by(consumer), endpoint)
+                held = owned.in_flight.held_by(consumer)
+                self._ordered.refuse_first(owned, held)
+                owned.redeliver(held, endpoint)
             elif owned.active in (None, consumer):
                 self.rewind(owned)
 

@@ -192,9 +192,11 @@ class LeaseAcks:
         self._acks: dict[int, BitMap64] = {}
         self._batch_acks: dict[int, dict[int, BatchAckSet]] = {}
         self._nacks: dict[int, list[Nack]] = {}
+        self._returned: dict[int, dict[int, BitMap64]] = {}
+        """By partition and consumer."""
 
     def __bool__(self) -> bool:
-        return bool(self.acknowledges or self._nacks)
+        return bool(self.acknowledges or self.refuses)
 
     @property
     def acknowledges(self) -> bool:
@@ -202,13 +204,14 @@ class LeaseAcks:
 
     @property
     def refuses(self) -> bool:
-        return bool(self._nacks)
+        """There are negative acknowledgements, or entries to be given back."""
+        return bool(self._nacks or self._returned)
 
-    def drain(self, slot: PartitionAcks, now_s: float) -> None:
+    def drain(self, slot: PartitionAcks, now_s: float) -> dict[Endpoint, list[int]]:
+        """Returns the negatively acknowledged entries, whether or not their consumers hold them."""
         if slot.has_acknowledgements():
             self._drain_acks(self._holdings.of(slot))
-        if slot.nacks:
-            self._drain_nacks(self._holdings.of(slot), now_s)
+        return self._drain_nacks(self._holdings.of(slot), now_s) if slot.nacks else {}
 
     def _drain_acks(self, leased: LeasedPartition) -> None:
         slot = leased.slot
@@ -247,11 +250,13 @@ class LeaseAcks:
         if acked:
             self._acknowledge(slot.number, acked)
 
-    def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> None:
+    def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> dict[Endpoint, list[int]]:
         slot = leased.slot
+        drained: dict[Endpoint, list[int]] = {}
         timed: dict[Endpoint, list[int]] = {}
         for _ in range(len(slot.nacks)):
             said_s, delay_s, offset, endpoint = slot.nacks.popleft()
+            drained.setdefault(endpoint, []).append(offset)
             feed = leased.in_flight.holders.get(offset)
             if feed is None or feed.endpoint is not endpoint or endpoint not in self._numbers:
                 continue
@@ -260,6 +265,28 @@ class LeaseAcks:
         for endpoint, offsets in timed.items():
             if endpoint.ack_timeouts is not None:
                 endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
+        return drained
+
+    def give_back(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint) -> None:
+        """An announced consumer did not receive these, which is no refusal."""
+        feed, number = endpoint.feed(leased.slot), self._numbers.get(endpoint)
+        held = [offset for offset in offsets if leased.in_flight.holders.get(offset) is feed]
+        if held and number is not None:
+            returned = self._returned.setdefault(leased.slot.number, {})
+            returned[number] = returned.get(number, BitMap64()) | BitMap64(held)
+            leased.let_go(held)
+
+    def returned(self, partition: int) -> BitMap64:
+        """The entries of a partition that were given back since the last report."""
+        return BitMap64.union(BitMap64(), *self._returned.get(partition, {}).values())
+
+    def take_returned(self) -> dict[int, dict[int, BitMap64]]:
+        returned, self._returned = self._returned, {}
+        return returned
+
+    def forget_returned(self, partition: int) -> None:
+        """All entries of the partition are given up."""
+        self._returned.pop(partition, None)
 
     def refuse(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float) -> None:
         """Apply negative acknowledgements by an announced consumer. With `in_order` it holds the entries until
@@ -268,6 +295,7 @@ class LeaseAcks:
         nacks = self._nacks.setdefault(leased.slot.number, [])
         seen = leased.redeliveries
         nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
+        leased.keys.refuse(offsets)
         if self._in_order:
             leased.refused.update(offsets)
         else:

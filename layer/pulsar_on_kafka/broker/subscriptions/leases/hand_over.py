@@ -212,6 +212,9 @@ class LeaseHandOver:
         elif owned.stays_out:
             for consumer, entries in owned.received().items():
                 leased.hold(entries, consumer)
+                if owned.keys is not None and consumer.endpoint.ordered_redelivery:
+                    slots = {entry.offset: owned.keys.slot_of(entry.offset) for entry in entries}
+                    leased.keys.slots.update({o: slot for o, slot in slots.items() if slot is not None})
 
     def _give_up_in_order(self, owned: OwnedPartition, leased: LeasedPartition) -> None:
         if owned.stays_out:

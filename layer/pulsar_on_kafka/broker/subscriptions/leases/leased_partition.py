@@ -4,7 +4,7 @@ unread."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -58,13 +58,75 @@ class HeldBefore:
             self._chunks.pop(offset, None)
 
 
+class _Refusal(NamedTuple):
+    """A refused entry, its hash slot, and the offset of the report that contains the refusal (None: not written)."""
+
+    offset: int
+    slot: int
+    reported_at: int | None
+
+
+class LeasedKeys:
+    """Hash slots of the entries that consumers hold, with ordered redelivery, and refusals that the owner may not have
+    applied when it leased further entries.
+
+    Memory: a number for each held entry, and an entry for each refusal until the owner has read it.
+    """
+
+    def __init__(self) -> None:
+        self.slots: dict[int, int] = {}
+        """Changed by the member's thread, read by any thread."""
+        self._refusals: list[_Refusal] = []
+
+    def refuse(self, offsets: Sequence[int]) -> None:
+        """A consumer refused these entries, which it holds."""
+        for offset in offsets:
+            slot = self.slots.get(offset)
+            if slot is not None:
+                self._refusals.append(_Refusal(offset, slot, None))
+
+    def written(self, nacks: Collection[int], reported_at: int) -> None:
+        """A report with these negative acknowledgements is in the log."""
+        self._refusals = [
+            each._replace(reported_at=reported_at) if each.reported_at is None and each.offset in nacks else each
+            for each in self._refusals
+        ]
+
+    def forget_read_by_owner(self, heard: int) -> None:
+        """All leases that wait here were written after the owner had read the reports below this offset."""
+        if self._refusals:
+            self._refusals = [each for each in self._refusals if each.reported_at is None or each.reported_at >= heard]
+
+    def wait(self, offset: int, slot: int, heard: int = 0) -> bool:
+        """Whether an entry waits behind a refused one of its slot. `heard`: that of its lease."""
+        return any(
+            each.slot == slot and each.offset < offset and (each.reported_at is None or each.reported_at >= heard)
+            for each in self._refusals
+        )
+
+    def is_waiting(self, offset: int) -> bool:
+        """The same for an entry that a consumer holds."""
+        slot = self.slots.get(offset)
+        return slot is not None and self.wait(offset, slot)
+
+    def let_go(self, offsets: Sequence[int]) -> None:
+        if self.slots:
+            for offset in offsets:
+                self.slots.pop(offset, None)
+
+    def clear(self) -> None:
+        """All entries are given up."""
+        self._refusals.clear()
+
+
 class LeasedPartition:
-    """The entries of one partition that this process's consumers hold. Memory: that of InFlight and HeldBefore, a
-    number for each entry that was delivered before, and ack sets of batch entries."""
+    """The entries of one partition that this process's consumers hold. Memory: that of InFlight, HeldBefore and
+    LeasedKeys, a number for each entry that was delivered before, and ack sets of batch entries."""
 
     def __init__(self, slot: PartitionAcks) -> None:
         self.slot = slot
         self.in_flight = DeliveriesInFlight()
+        self.keys = LeasedKeys()
         self.redeliveries: dict[int, int] = {}
         self.batches: dict[int, BatchAckSet] = {}
         """Acknowledged messages of batch entries that are held."""
@@ -139,6 +201,7 @@ class LeasedPartition:
 
     def let_go(self, offsets: Sequence[int]) -> None:
         self.in_flight.let_go(offsets)
+        self.keys.let_go(offsets)
         if self.redeliveries or self.batches or self.chunks:
             for offset in offsets:
                 self.redeliveries.pop(offset, None)
@@ -159,6 +222,8 @@ class ToRead(NamedTuple):
     partition: LeasedPartition
     endpoint: Endpoint
     entries: tuple[LeasedEntry, ...]
+    heard: int = 0
+    """That of their lease (`Lease.heard`)."""
 
     @property
     def messages(self) -> int:

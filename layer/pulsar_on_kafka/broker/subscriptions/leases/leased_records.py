@@ -6,7 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -53,7 +53,10 @@ class LeasedRecords:
         clock: Clock,
         lessee: Lessee,
         incarnation: IncarnationCheck,
+        slot_of: Callable[[int, Any], int] | None = None,
     ) -> None:
+        """`slot_of` returns the hash slot of a record by offset; None on other subscriptions than Key_Shared."""
+        self._slot_of = slot_of
         self._name = name
         self._kafka_topic = kafka_topic
         self._incarnation = incarnation
@@ -129,7 +132,7 @@ class LeasedRecords:
 
     def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> tuple[LeasedEntry, ...]:
         """Put readable messages into the inbox. Returns the entries to be read again when there is room."""
-        leased, endpoint, _ = each
+        leased, endpoint = each.partition, each.endpoint
         feed = endpoint.feed(leased.slot)
         entries = EntryNotes(ChunkAssembly())
         offsets: list[int] = []
@@ -156,6 +159,8 @@ class LeasedRecords:
             else:
                 rest.append(entry)
 
+        offsets, bodies = self._not_waiting(each, offsets, bodies)
+
         def unreadable(offset: int, reason: CorruptRecord | UnreadableMessages) -> None:
             report_corrupt(self._name, offset, reason)
             if isinstance(reason, UnreadableMessages):
@@ -177,6 +182,16 @@ class LeasedRecords:
         if gone:
             self._lessee.gone(leased, gone)
         return tuple(rest)
+
+    def _not_waiting(self, each: ToRead, offsets: list[int], bodies: list[Any]) -> tuple[list[int], list[Any]]:
+        """These entries without those that wait behind a refused one of their key, which are given back."""
+        if self._slot_of is None or not each.endpoint.ordered_redelivery:
+            return offsets, bodies
+        found = zip(offsets, bodies, strict=True)
+        slots = {offset: self._slot_of(offset, body) for offset, body in found}
+        waiting = self._lessee.waiting(each, slots)
+        kept = [at for at, offset in enumerate(offsets) if offset not in waiting]
+        return [offsets[at] for at in kept], [bodies[at] for at in kept]
 
     def _not_stored(self, letter: Delivery) -> None:
         """Redeliver a dead letter that could not be stored, after a second. Any thread."""

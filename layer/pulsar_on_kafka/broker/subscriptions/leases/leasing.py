@@ -108,7 +108,9 @@ class Leasing:
             lambda: self._waking(traffic.group()), lambda start, most: self._waking(traffic.read(start, most))
         )
         self._claims = LeaseClaims(terms.traffic.saved_version, wake)
-        self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, lessee, handle.incarnation)
+        self._records = LeasedRecords(
+            str(handle), handle.kafka_topic, terms.reader, clock, lessee, handle.incarnation, dispatcher.slot_of_record
+        )
         self._held_by_transactions: deque[tuple[int, TxnAck]] = deque()
         """Acknowledgements of others' partitions that transactions hold, and that the lessee has yet to apply."""
         self._had_enough_s = 0.0

@@ -11,7 +11,7 @@ messages that the application has not received, and holds nothing. Acknowledgeme
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -174,7 +174,9 @@ class Lessee:
         leased.slot.reasons.merge(lease.reasons)
         if leased.given_back or not entries:
             return
-        self.to_read.append(ToRead(leased, endpoint, entries))
+        self.to_read.append(ToRead(leased, endpoint, entries, lease.heard))
+        unread = (each.heard for each in self.to_read if each.partition is leased)
+        leased.keys.forget_read_by_owner(min(unread))
 
     def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
         """Leave out entries that were acknowledged here in reports that the owner had not applied. Official consumers
@@ -213,6 +215,8 @@ class Lessee:
 
     def _forget(self, leased: LeasedPartition) -> None:
         leased.slot.forgotten += 1
+        leased.keys.clear()
+        self._acks.forget_returned(leased.slot.number)
         self._holdings.do_not_read(lambda each: each.partition is leased)
         for endpoint in self._permits.numbers:
             endpoint.take_back(leased.slot)
@@ -248,7 +252,45 @@ class Lessee:
     def drain(self, slots: Sequence[PartitionAcks]) -> None:
         """Apply the consumers' acknowledgements and negative acknowledgements of partitions of other owners."""
         for slot in slots:
-            self._acks.drain(slot, self.now_s)
+            for endpoint, offsets in self._acks.drain(slot, self.now_s).items():
+                if endpoint.refused_here is not None:
+                    self._take_back_behind(self._holdings.of(slot), endpoint, frozenset(offsets))
+                    endpoint.refused_here.applied(slot.number, offsets)
+
+    def _take_back_behind(self, leased: LeasedPartition, endpoint: Endpoint, refused: frozenset[int]) -> None:
+        """Take messages back that wait in a consumer's inbox behind one of these refused entries, and drop other
+        messages of batch entries among these (ordered redelivery)."""
+        if self._in_order:
+            if leased.refused:
+                leased.given_back = True
+                endpoint.discard(leased.slot)
+                self._holdings.do_not_read(lambda each: each.partition is leased)
+            return
+        taken = endpoint.take_out(leased.slot, lambda offset: offset in refused or leased.keys.is_waiting(offset))
+        self._acks.give_back(leased, sorted({delivery.offset for delivery in taken}), endpoint)
+
+    def slot_of(self, partition: int, offset: int) -> int | None:
+        leased = self.partitions.get(partition)
+        return None if leased is None else leased.keys.slots.get(offset)
+
+    def passed_over(self, partition: int, offsets: Sequence[int], endpoint: Endpoint) -> None:
+        leased = self.partitions.get(partition)
+        if leased is None or endpoint not in self._permits.numbers:
+            return
+        if self._in_order:
+            self._give_back(leased, offsets, endpoint)
+            return
+        endpoint.take_out(leased.slot, frozenset(offsets).__contains__)
+        self._acks.give_back(leased, offsets, endpoint)
+
+    def waiting(self, read: ToRead, slots: Mapping[int, int]) -> frozenset[int]:
+        """Give back those of these entries, which were read and have these hash slots, that wait behind a refused one;
+        returns them. Their consumer gets the others."""
+        leased = read.partition
+        waiting = frozenset(offset for offset, slot in slots.items() if leased.keys.wait(offset, slot, read.heard))
+        leased.keys.slots.update((offset, slot) for offset, slot in slots.items() if offset not in waiting)
+        self._acks.give_back(leased, sorted(waiting), read.endpoint)
+        return waiting
 
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
         """The consumer received these entries and did not acknowledge them in time."""
@@ -277,6 +319,8 @@ class Lessee:
     def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
         if not self._in_order:
             self._acks.refuse(leased, held, endpoint, 0.0)
+            if endpoint.ordered_redelivery:
+                self._take_back_behind(leased, endpoint, frozenset(held))
         elif not leased.given_back:  # one negative acknowledgement redelivers everything
             leased.given_back = True
             endpoint.discard(leased.slot)
@@ -327,8 +371,10 @@ class Lessee:
         return missed
 
     def unread(self, number: int) -> BitMap64:
+        """Entries of a partition that were leased to a consumer here, which did not receive them."""
         waiting = (each.entries for each in self.to_read if each.partition.slot.number == number)
-        return BitMap64(entry.offset for entries in waiting for entry in entries)
+        unread = BitMap64(entry.offset for entries in waiting for entry in entries)
+        return unread | self._acks.returned(number)
 
     def owned_now(self, number: int, *, requests: bool) -> LeasedPartition | None:
         """Take the entries that consumers hold of a partition that this process owns now, without unread ones. With
@@ -337,6 +383,7 @@ class Lessee:
         leased = self.partitions.get(number)
         if self._in_order and leased is not None and (leased.refused or not requests):
             self._forget(leased)
+        self._acks.forget_returned(number)
         return self._holdings.give_back(number)
 
     def owned_before(self, slot: PartitionAcks, version: int) -> LeasedPartition:
@@ -381,6 +428,7 @@ class Lessee:
         stays = self.requesting or self.announces or self.holds_any
         consumers = self._permits.described(requesting=self.requesting) if stays else ()
         acks, batch_acks, nacks = self._acks.take()
+        returned = self._acks.take_returned()
         if save:
             self._save_requested_at = self._reports
         replied = requested if draining <= self._reported_draining else self.partitions
@@ -397,6 +445,7 @@ class Lessee:
             leaving=not consumers,
             save=save,
             reasons=self._holdings.reasons_of(nacks),
+            returned=returned,
         )
         for leased in requested.values():
             leased.requested = None
@@ -415,6 +464,9 @@ class Lessee:
         if report is None:
             return
         self._saves.written(self._acknowledges_from, offset, report)
+        for number, nacks in report.nacks.items():
+            if number in self.partitions:
+                self.partitions[number].keys.written({nack.offset for nack in nacks}, offset)
         self._saves.take(owned)
         if report.member == self.id:  # otherwise a new epoch has begun since
             self.reported_at = offset

@@ -219,6 +219,11 @@ class Lessor:
                 continue  # see `TakeOvers.note_refusals`
             if owned is not None and received >= member.recalled.get(number, 0):
                 self._refuse(member, owned, nacks)
+        for number, returned in report.returned.items():
+            owned = fresh.get(number)
+            awaits = self._take_overs.awaits(number, member.id.client_id)
+            if owned is not None and not awaits and received >= member.recalled.get(number, 0):
+                self._take_returned(member, owned, returned)
         self._update_consumers(member, report, fresh)
         for number in report.answers.keys() & fresh.keys():
             self._apply_reply(member, number, report)
@@ -288,6 +293,12 @@ class Lessor:
             if undecided or (holder is not None and holder.endpoint is endpoint):
                 # At once: the same report may contain that its consumer is gone.
                 self._dispatch.redelivery.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
+
+    def _take_returned(self, member: LeaseMember, owned: OwnedPartition, returned: Mapping[int, BitMap64]) -> None:
+        for number, offsets in returned.items():
+            endpoint = member.consumers.get(number)
+            if endpoint is not None:
+                self._dispatch.ordered.return_unreceived(owned, endpoint.feed(owned.slot), offsets)
 
     def _apply_reply(self, member: LeaseMember, number: int, report: Report) -> None:
         held = report.answers[number]

@@ -194,4 +194,5 @@ def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> Rem
         endpoint.unacked,
         None if endpoint.dead_letters is None else endpoint.dead_letters.max_redeliver_count,
         endpoint.emptied,
+        endpoint.ordered_redelivery,
     )

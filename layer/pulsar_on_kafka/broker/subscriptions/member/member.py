@@ -137,9 +137,12 @@ class SubscriptionMember:
         in_batch: tuple[int, int] | None = None,
     ) -> None:
         """Redeliver one message after `delay_s`; of a batch entry, that with this index and number of messages. On
-        Exclusive and Failover everything unacknowledged is redelivered, as by the official client."""
+        Exclusive and Failover everything unacknowledged is redelivered, as by the official client. With ordered
+        redelivery a batch entry is redelivered as a whole."""
         now_s = self._clock.monotonic()
-        if in_batch is None or not self.type.is_shared:
+        if endpoint.refused_here is not None:
+            endpoint.refused_here.refuse(slot.number, offset)
+        if in_batch is None or not self.type.is_shared or endpoint.ordered_redelivery:
             slot.nacks.append((now_s, delay_s, offset, endpoint))
         else:
             slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))

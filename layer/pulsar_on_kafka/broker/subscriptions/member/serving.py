@@ -318,9 +318,7 @@ class MemberServing:
     def stats(self) -> list[PartitionStats]:
         self._drain()
         ends = self._reader.log_ends()
-        return [
-            owned.stats(ends[number], self.dispatcher.waiting(owned)) for number, owned in sorted(self._owned.items())
-        ] + [
+        return [self.dispatcher.stats(owned, ends[number]) for number, owned in sorted(self._owned.items())] + [
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
             for number, reason in sorted(self.ownership.unreadable.items())
         ]

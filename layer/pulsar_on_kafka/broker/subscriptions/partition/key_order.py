@@ -1,13 +1,14 @@
 """Order of keys on one partition of a Key_Shared subscription: the messages that each consumer may get now. No I/O, no
 clock.
 
-What is kept in order is a *slot* of keys (mapping/pulsar_on_kafka_mapping/routing/sticky_hash.py), as in Pulsar. Four
+What is kept in order is a *slot* of keys (mapping/pulsar_on_kafka_mapping/routing/sticky_hash.py), as in Pulsar. Five
 rules:
 
 1. Messages of a slot are delivered by ascending offset, redelivered ones before new ones.
 2. A slot is *held* by the consumer that has messages of it in flight; meanwhile no other consumer gets any of it.
 3. A slot held by another consumer than its owner stops at its owner, until the last of it is acknowledged or returned.
 4. Nothing else waits for it: a full or silent consumer stops only the slots that it owns or holds.
+5. With ordered redelivery, messages behind a refused one of their slot wait until it is acknowledged (`refused_keys`).
 
 What waits for long is *parked*: to be read from Kafka again. So rule 4 has no end: Pulsar stops reading, for all keys,
 when 20,000 messages wait (what its PIP-474 calls a global blackout). Of a slot of which some is parked, everything from
@@ -30,6 +31,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.broker.subscriptions.partition.refused_keys import RefusedKeys
 from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS
 
 C = TypeVar("C", bound=Hashable)
@@ -151,13 +153,15 @@ class KeyOrder(Generic[C]):
     nearly nothing where what comes in another way is rare.
     """
 
-    def __init__(self, *, keep_order: bool) -> None:
+    def __init__(self, *, keep_order: bool, refused: RefusedKeys | None = None) -> None:
+        self.refused = RefusedKeys() if refused is None else refused
+        """Empty without ordered redelivery."""
         self.keep_order = keep_order
         """May change while no consumer is attached."""
         self._owner: Sequence[C | None] = [None] * SLOTS
         self._lanes: dict[C | None, _Lane] = {None: _Lane()}
         self._stuck: dict[int, list[Waiting]] = {}
-        """Messages of slots that another consumer holds, by slot."""
+        """Messages of slots that another consumer holds, or behind a refused message of their slot, by slot."""
         self._parked: dict[int, _Parked] = {}
         """By slot."""
         self._ranges = BitMap64()
@@ -346,18 +350,28 @@ class KeyOrder(Generic[C]):
             if consumer is not None and (lane.at_hand or lane.has_parked):
                 found[consumer] = len(lane.fresh) + len(lane.again) + len(lane.behind)
         for slot, entries in self._stuck.items():
-            if entries:
-                holder = self._held[slot][0]
-                found[holder] = found.get(holder, 0) + len(entries)
+            hold = self._held.get(slot)
+            if entries and hold is not None:
+                found[hold[0]] = found.get(hold[0], 0) + len(entries)
         for slot, parked in self._parked.items():
-            waits_for = self._held[slot][0] if slot in self._stuck else self._owner[slot]
+            waits_for = self._awaited_of(slot) if slot in self._stuck else self._owner[slot]
             if waits_for is not None:
                 found[waits_for] = found.get(waits_for, 0) + parked.count
         return found
 
     def holders_awaited(self) -> set[C]:
-        """Returns the consumers that hold slots of which messages wait for another owner."""
-        return {self._held[slot][0] for slot, entries in self._stuck.items() if entries or slot in self._parked}
+        """Returns the consumers that hold slots of which messages wait for another owner, or for a refused message."""
+        stuck = (slot for slot, entries in self._stuck.items() if entries or slot in self._parked)
+        return {consumer for slot in stuck if (consumer := self._awaited_of(slot)) is not None}
+
+    def _awaited_of(self, slot: int) -> C | None:
+        hold = self._held.get(slot)
+        return None if hold is None else hold[0]
+
+    def behind_refused(self, slot: int) -> int:
+        """Returns how many messages of a slot wait that its consumer could otherwise get."""
+        parked = self._parked.get(slot)
+        return len(self._stuck.get(slot, ())) + (0 if parked is None else parked.count)
 
     def stuck(self) -> int:
         """Returns how many messages wait for another holder than their owner, and are not parked."""
@@ -375,7 +389,7 @@ class KeyOrder(Generic[C]):
         """
         lane = self._lanes[consumer]
         held, in_flight = self._held, self._slots
-        keep_order = self.keep_order
+        keep_order, refused = self.keep_order, self.refused
         taken: list[Waiting] = []
         moved_bytes = 0
         behind = lane.behind
@@ -393,6 +407,9 @@ class KeyOrder(Generic[C]):
                     blocked.append(entry)
                     continue
             if keep_order:
+                if refused and refused.holds_back(offset, slot):
+                    self._wait_for_holder(entry)
+                    continue
                 hold = held.get(slot)
                 if hold is None:
                     held[slot] = (consumer, 1)
@@ -419,6 +436,10 @@ class KeyOrder(Generic[C]):
             if slot in self._parked:  # what its owner looks at and may not get is to be found again
                 self._ranges |= self._lanes[self._owner[slot]].known
         entries.append(entry)
+
+    def slot_of(self, offset: int) -> int | None:
+        """Returns the slot of a message in flight."""
+        return self._slots.get(offset)
 
     def hold(self, offset: int, slot: int, consumer: C) -> None:
         if self.keep_order:
@@ -477,6 +498,16 @@ class KeyOrder(Generic[C]):
         return [self._park((offset, slot, record))]
 
     def acknowledged(self, offsets: Iterable[int]) -> None:
+        offsets = tuple(offsets)
+        freed = self.refused.settled(offsets)
+        for offset in offsets:
+            if self._release(offset) is None and self.waiting:
+                self.acknowledged_early = True
+        for slot in freed:
+            self._release_slot(slot)
+
+    def held_by_transaction(self, offsets: Iterable[int]) -> None:
+        """A transaction acknowledges these. Until it commits, later messages of refused ones wait."""
         for offset in offsets:
             if self._release(offset) is None and self.waiting:
                 self.acknowledged_early = True
@@ -503,6 +534,7 @@ class KeyOrder(Generic[C]):
         self._ranges.clear()
         self._held.clear()
         self._slots.clear()
+        self.refused.clear()
         self.waiting = self.waiting_bytes = self.parked = 0
         self.acknowledged_early = False
 
@@ -515,12 +547,24 @@ class KeyOrder(Generic[C]):
             self._held[slot] = (consumer, count - 1)
         else:
             del self._held[slot]
-            if slot in self._stuck:
-                for entry in self._stuck.pop(slot):
-                    self._push(entry)
-                if slot in self._parked:
-                    self._cover(slot)
+            self._release_slot(slot)
         return slot
+
+    def _release_slot(self, slot: int) -> None:
+        """Lets messages of a slot go to its owner: all of them, or those up to a refused one."""
+        stuck = self._stuck.get(slot)
+        if stuck is None or (slot in self._held and self._held[slot][0] is not self._owner[slot]):
+            return
+        limit, parked = self.refused.limit(slot), self._parked.get(slot)
+        if limit is not None and (parked is None or parked.first > limit):
+            self._stuck[slot] = [entry for entry in stuck if entry[0] > limit]
+            stuck = [entry for entry in stuck if entry[0] <= limit]
+        else:
+            del self._stuck[slot]
+            if parked is not None:
+                self._cover(slot)
+        for entry in stuck:
+            self._push(entry)
 
     def _wait_again(self, entry: Waiting) -> list[Waiting]:
         self.waiting += 1

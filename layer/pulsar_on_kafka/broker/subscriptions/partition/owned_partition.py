@@ -24,10 +24,16 @@ from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesI
 from pulsar_on_kafka.broker.subscriptions.partition.intake import Intake
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.log_access import LogAccess
-from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats, PartitionTerms, WaitingFor
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import (
+    PartitionStats,
+    PartitionTerms,
+    WaitingFor,
+    WaitingKeys,
+)
 from pulsar_on_kafka.broker.subscriptions.partition.partition_saves import PartitionSaves
 from pulsar_on_kafka.broker.subscriptions.partition.record_filter import without_acknowledged
 from pulsar_on_kafka.broker.subscriptions.partition.redeliveries import Redeliveries
+from pulsar_on_kafka.broker.subscriptions.partition.refused_keys import RefusedKeys
 from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
@@ -82,6 +88,11 @@ class OwnedPartition:
         """The one consumer that gets this partition (Exclusive and Failover)."""
         self.keys: KeyOrder[Endpoint] | None = None
         """Entries that wait for their keys' turn (Key_Shared)."""
+        self.refused = RefusedKeys()
+        """With ordered redelivery: refused entries, which later ones of their keys wait for."""
+        self.awaits_rewind = False
+        """With ordered redelivery (Exclusive, Failover): an entry was refused, and the partition is about to be read
+        again. Nothing is delivered meanwhile."""
         self.quiet = False
         """Dispatch is paused until all members have reported the entries they hold."""
         self.kept_upto = 0
@@ -117,7 +128,9 @@ class OwnedPartition:
     def next_unacked(self) -> int:
         return self.cursor.next_unacked
 
-    def stats(self, known_end: int, waiting: tuple[WaitingFor, ...] = ()) -> PartitionStats:
+    def stats(
+        self, known_end: int, waiting: tuple[WaitingFor, ...] = (), waiting_keys: WaitingKeys | None = None
+    ) -> PartitionStats:
         """Statistics for operators; `known_end` is the log's end, as Kafka reported it last."""
         cursor = self.cursor
         return PartitionStats(
@@ -138,6 +151,7 @@ class OwnedPartition:
             given_up_chunks=self.chunks.given_up_chunks,
             suspects=0 if self.guard is None else self.guard.suspects,
             waiting=waiting,
+            waiting_keys=waiting_keys,
         )
 
     # Reading --------------------------------------------------------------------------------------------------------
@@ -202,6 +216,8 @@ class OwnedPartition:
             below = None if guard is None else guard.new_below()
             if after_replay and waiting and (below is None or waiting.min() < below):
                 below = waiting.min()
+            if self.refused and self.keys is None:
+                below = self.refused.below(self.is_acknowledged)
             offsets, records = self._buffer.take(limit, entries.fitting if entries.differ else None, below)
             if not offsets:
                 break
@@ -248,6 +264,10 @@ class OwnedPartition:
         """Whether there are messages at hand that only lack room in an inbox."""
         if self.quiet or (not self._buffer.entries and not self.has_redeliveries):
             return False
+        if self.keys is None and (self.awaits_rewind or self.refused):
+            below, following = self.refused.below(self.is_acknowledged), self._buffer.next_offset()
+            if self.awaits_rewind or (below is not None and following is not None and following >= below):
+                return False
         if self.guard is None:
             return True
         return not self.guard.waits(self._buffer.next_offset(), again=self.has_redeliveries)
@@ -287,6 +307,8 @@ class OwnedPartition:
         self.redeliveries.settled(offsets)
         if self.keys is not None:
             self.keys.acknowledged(offsets)
+        else:
+            self.refused.settled(offsets)
         if self.guard is not None:
             self.guard.settled(offsets)
 
@@ -462,6 +484,7 @@ class OwnedPartition:
         if self.keys is not None:
             self.keys.clear()
         self.kept_upto = 0
+        self.awaits_rewind = False
         self.intake.rewind()
         return self.intake.read_position
 
@@ -469,6 +492,7 @@ class OwnedPartition:
         """Sets the cursor to `offset`, the next entry to deliver, without the messages of it in `begun`."""
         self.cursor.reset(offset)
         self.chunks.clear()
+        self.refused.clear()
         if begun is not None:
             self.cursor.acknowledge_batches({offset: begun})
         self.redeliveries.counts.clear()
@@ -522,6 +546,7 @@ class OwnedPartition:
             known |= self.guard.offsets()
         if self.keys is not None:
             known |= self.keys.offsets_waiting()
+        known |= self.refused.offsets()
         considered = known if below is None else (offset for offset in known if offset < below)
         self.settle([offset for offset in considered if self.cursor.is_acknowledged(offset)])
 
@@ -531,7 +556,7 @@ class OwnedPartition:
         """A transaction holds these entries from now on, and no consumer does."""
         let_go = self.held.hold(ack)
         if self.keys is not None:
-            self.keys.acknowledged([*ack.whole, *(offset for offset in let_go if offset in ack.batches)])
+            self.keys.held_by_transaction([*ack.whole, *(offset for offset in let_go if offset in ack.batches)])
         self.survived(ack.whole)
 
     def settle_transactions(self, pending: PendingAcks) -> list[SettledAck]:
@@ -551,6 +576,9 @@ class OwnedPartition:
                 self.passed(self.cursor.next_unacked - 1)
         return settled
 
-    def redeliver_released(self, offsets: BitMap64) -> None:
-        """Redelivers those of these entries, which transactions do not hold any more, that are not read again."""
-        self.redeliveries.add(self.held.release(offsets))
+    def redeliver_released(self, offsets: BitMap64) -> list[int]:
+        """Redelivers those of these entries, which transactions do not hold any more, that are not read again, and
+        returns them."""
+        again = self.held.release(offsets)
+        self.redeliveries.add(again)
+        return again

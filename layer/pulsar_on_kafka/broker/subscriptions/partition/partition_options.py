@@ -65,6 +65,21 @@ class WaitingFor:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingKeys:
+    """Keys of one partition that wait for a refused message (`ordered_redelivery`). On Exclusive and Failover
+    the whole partition counts as one key."""
+
+    keys: int
+    """Hash slots; keys of one slot wait together."""
+    messages: int
+    """Messages that were read and wait."""
+    oldest: int
+    """The offset of the refused message of the key that has waited longest."""
+    for_s: float
+    """The time since that key's first refusal."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionStats:
     """One owned partition at one moment. Offsets are Kafka's; `in_flight` counts messages, the others entries.
 
@@ -94,3 +109,5 @@ class PartitionStats:
     suspects: int = 0
     """Messages that a dead consumer may have had, and that were not acknowledged or refused since."""
     waiting: tuple[WaitingFor, ...] = ()
+    waiting_keys: WaitingKeys | None = None
+    """With ordered redelivery, the keys that wait for a refused message."""

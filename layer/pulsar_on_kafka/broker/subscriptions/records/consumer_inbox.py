@@ -24,6 +24,7 @@ from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkRules
 from pulsar_on_kafka.broker.subscriptions.records.decryption import RecordDecryptor
 from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.broker.subscriptions.records.refusal_reasons import RefusalReasons
+from pulsar_on_kafka.broker.subscriptions.records.refused_in_inbox import RefusedInInbox
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.batch_entry import EntryMessages
@@ -306,6 +307,8 @@ class Endpoint:
         self.ack_timeouts = ack_timeouts = rules.ack_timeouts
         self.dead_letters = rules.dead_letters
         self.key_shared = rules.key_shared
+        self.refused_here: RefusedInInbox | None = None
+        """With ordered redelivery: the refusals that the member has not applied yet."""
         self.decryptor = decryptor if decryptor is not None else RecordDecryptor()
         self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
         self._new_queue: Callable[[], deque[Delivery]] = (
@@ -421,8 +424,35 @@ class Endpoint:
                 deliveries = [each for each in deliveries if id(each) not in buried]
         self.deliver(deliveries)
 
+    def keep_redelivery_order(self) -> None:
+        """From now on messages behind a refused one of their key wait for its acknowledgement. Call it in the member's
+        thread, or before the consumer is attached."""
+        if self.refused_here is None and not self._closed:
+            timeouts, self.refused_here = self.ack_timeouts, RefusedInInbox()
+            received = None if timeouts is None else timeouts.received
+            self._new_queue = partial(_OrderedInbox, self.refused_here, received)
+            self._take_out(lambda delivery: False)
+
+    @property
+    def ordered_redelivery(self) -> bool:
+        """Messages behind a refused one of their key wait for its acknowledgement."""
+        return self.refused_here is not None
+
     def discard(self, slot: PartitionAcks | None) -> list[Delivery]:
         """Takes out the messages not received yet, of one partition or all, and keeps the others in order."""
+        return self._take_out(lambda delivery: slot is None or delivery.feed.slot is slot)
+
+    def take_out(self, slot: PartitionAcks, chosen: Callable[[int], bool]) -> list[Delivery]:
+        """Takes out the messages of a partition at the offsets `chosen`, and keeps the others in order."""
+
+        def is_chosen(delivery: Delivery) -> bool:
+            return delivery.feed.slot is slot and chosen(delivery.offset)
+
+        if not any(is_chosen(delivery) for delivery in list(self.queue)):
+            return []
+        return self._take_out(is_chosen)
+
+    def _take_out(self, chosen: Callable[[Delivery], bool]) -> list[Delivery]:
         waiting, self.queue = self.queue, self._new_queue()
         taken: list[Delivery] = []
         kept: list[Delivery] = []
@@ -431,7 +461,7 @@ class Endpoint:
                 delivery = deque.popleft(waiting)  # not received
             except IndexError:
                 break
-            (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
+            (taken if chosen(delivery) else kept).append(delivery)
         self.restore(kept)
         return taken
 
@@ -449,6 +479,8 @@ class Endpoint:
     def take_back(self, slot: PartitionAcks) -> None:
         """Drops the waiting messages of a partition, and its ack timeouts: all of it is redelivered."""
         self.discard(slot)
+        if self.refused_here is not None:
+            self.refused_here.forget_partition(slot.number)
         if self.ack_timeouts is not None:
             self.ack_timeouts.forget_partition(slot.number)
 
@@ -538,6 +570,8 @@ class Endpoint:
             self.failure = None  # its traceback refers to frames of `take`'s callers
             self.on_available = None
             self.wake_member = _do_nothing
+            if self.refused_here is not None:
+                self.refused_here = RefusedInInbox()
             self._changed.notify_all()
 
     @property
@@ -565,3 +599,23 @@ class _WatchedInbox(deque[Delivery]):
         delivery = super().popleft()
         self._received.append((delivery.feed.slot.number, delivery.offset))
         return delivery
+
+
+class _OrderedInbox(deque[Delivery]):
+    """Passes over messages that wait behind one that the application has just refused. What it returns counts as a
+    receipt, if receipts are noted."""
+
+    def __init__(self, refused: RefusedInInbox, received: deque[tuple[int, int]] | None) -> None:
+        super().__init__()
+        self._refused = refused
+        self._received = received
+
+    def popleft(self) -> Delivery:
+        while True:
+            delivery = super().popleft()
+            at = delivery.feed.slot.number, delivery.offset
+            if self._refused and self._refused.passes_over(*at):
+                continue
+            if self._received is not None:
+                self._received.append(at)
+            return delivery

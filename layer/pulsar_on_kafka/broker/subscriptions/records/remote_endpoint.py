@@ -46,6 +46,7 @@ class RemoteEndpoint(Endpoint):
         )
         self.max_redeliver_count = reported.max_redeliver_count
         """The limit of its dead letter policy: its process dead-letters messages that were delivered more often."""
+        self._ordered_redelivery = reported.ordered_redelivery
         self.number = reported.number
         self.node = node
         self._lend = lend
@@ -54,6 +55,10 @@ class RemoteEndpoint(Endpoint):
         self._limit = 0
         self.leased = 0
         """Messages, in all."""
+
+    @property
+    def ordered_redelivery(self) -> bool:
+        return self._ordered_redelivery
 
     def allow(self, limit: int) -> None:
         """Allows this many messages in all from now on."""

@@ -136,6 +136,12 @@ class Served:
     def held(self, partition: int) -> HeldHere | None:
         return None
 
+    def slot_of(self, partition: int, offset: int) -> int | None:
+        return None
+
+    def passed_over(self, partition: int, offsets: Sequence[int], endpoint: Endpoint) -> None:
+        self.late_elsewhere.append((partition, list(offsets)))
+
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
         self.late_elsewhere.append((partition, list(offsets)))
 

@@ -107,7 +107,7 @@ def test_a_record_whose_headers_name_no_ordering_key_goes_by_its_key() -> None:
     served.write(Packed(LOW), packed, Record(LOW, headers={ORDERING_KEY: None}))
     keys = served.dispatcher._keys
     assert keys is not None
-    slots = [keys._slot(record.at, record) for record in served.log[0].values()]
+    slots = [keys.slot(record.at, record) for record in served.log[0].values()]
     assert slots == [sticky_key_hash(LOW), sticky_key_hash(HIGH), sticky_key_hash(LOW)]
 
 
