@@ -68,6 +68,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ReportedActive,
     ReportedConsumer,
     ReportedHolder,
+    ReportedThrottling,
     ReportedWaiting,
     Request,
     SaveNow,
@@ -515,7 +516,15 @@ VALUES: Final[Mapping[str, Case]] = {
     "consumers told, and which are active": Case(
         encode_report,
         decode_request,
-        ConsumersReport(b"12345678", "pok-1", (), (), None, (ReportedActive(2, "pok-2", "b"),)),
+        ConsumersReport(
+            b"12345678",
+            "pok-1",
+            (),
+            (),
+            None,
+            (ReportedActive(2, "pok-2", "b"),),
+            throttling=(ReportedThrottling(2, 1),),
+        ),
     ),
     "consumers of an entry": Case(
         encode_request, decode_request, Request(b"12345678", _LIFE, DescribeConsumers(2, 17))

@@ -71,6 +71,23 @@ def test_a_topic_is_copied_with_all_that_its_consumers_see(
     assert west.admin.topic_stats(topic).replication["east"].backlog == 0
 
 
+def test_a_replicator_keeps_its_rate_until_the_policy_is_removed(west: Cluster, east: Cluster, topic: str) -> None:
+    west.admin.create_topic(topic)
+    rate = {"replicator_dispatch_throttling_rate_in_msg": 2, "replicator_dispatch_rate_period_in_second": 3600}
+    west.admin.set_policies(topic, {"replication_clusters": ["west", "east"], **rate})
+    producer = west.client.create_producer(topic)
+    for number in range(10):
+        producer.send(b"%d" % number)
+    with west.replicating():
+        until(lambda: east.admin.node.topics.find(TopicName.parse(topic), Deadline.after(30)), "the topic to be made")
+        east.admin.create_subscription(topic, "s", from_earliest=True)
+        there = east.client.subscribe(topic, "s")
+        assert [message.data() for message in receive(there, 2)] == [b"0", b"1"]
+        nothing_comes(there)
+        west.admin.remove_policy(topic, *rate)
+        assert [message.data() for message in receive(there, 8)] == [b"%d" % number for number in range(2, 10)]
+
+
 def test_both_ways_without_loops_what_is_committed_and_with_schemas(west: Cluster, east: Cluster, topic: str) -> None:
     schema = pulsar.schema.AvroSchema(Reading)
     east.admin.create_schema(topic, pulsar.schema.AvroSchema(Other).schema_info())

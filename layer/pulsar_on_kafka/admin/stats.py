@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ReportedThrottling
 from pulsar_on_kafka_mapping.state.traffic import Traffic
 
 
@@ -99,6 +100,9 @@ class ConsumerStats:
     subscription_blocked_s: float = -1.0
     """The time since the subscription reached its limit on the partitions that its process owns; -1 below it. Pulsar's
     `blockedSubscriptionOnUnackedMsgs`."""
+    throttling: tuple[ReportedThrottling, ...] = ()
+    """The number of times that dispatch rates held back the partitions that its process owns. Pulsar's
+    `dispatchThrottled...`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class SubscriptionAdmin(CursorAdmin):
                     tuple(sorted(active.get((process, c.name), ()))),
                     c.blocked_s,
                     of_it.blocked_s,
+                    of_it.throttling,
                 )
                 for c in of_it.consumers
             ]

@@ -17,7 +17,7 @@ protocol: Any = pytest.importorskip("py4j.protocol", reason="py4j is not install
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
-MIN_WORKING: Final = 174
+MIN_WORKING: Final = 182
 UNSERVED: Final = 501
 
 

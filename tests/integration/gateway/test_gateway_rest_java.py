@@ -133,6 +133,7 @@ def test_the_java_client_reads_and_sets_policies(bridge: Bridge, url: str, uniqu
     kind = data.BacklogQuota.BacklogQuotaType.destination_storage
     inactive = data.InactiveTopicPolicies(data.InactiveTopicDeleteMode.delete_when_no_subscriptions, 70, True)
     backward = data.SchemaCompatibilityStrategy.BACKWARD
+    rate = data.DispatchRate.builder().dispatchThrottlingRateInMsg(10).ratePeriodInSecond(2).build()
     for policies, where in ((spaces, space), (topics, topic)):
         of_topic = policies is topics
         assert policies.getRetention(where) is None
@@ -150,6 +151,9 @@ def test_the_java_client_reads_and_sets_policies(bridge: Bridge, url: str, uniqu
         policies.removeCompactionThreshold(where)
         policies.setSchemaCompatibilityStrategy(where, backward)
         assert policies.getDispatchRate(where) is None
+        policies.setDispatchRate(where, rate)
+        assert policies.getDispatchRate(where).equals(rate)
+        policies.removeDispatchRate(where)
         policies.setMaxSubscriptionsPerTopic(where, 7)
         assert policies.getMaxSubscriptionsPerTopic(where) == 7
         refused("ServerSideErrorException", policies.setPersistence, where, data.PersistencePolicies(2, 2, 2, 1.0))

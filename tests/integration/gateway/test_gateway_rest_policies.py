@@ -264,13 +264,48 @@ def test_a_namespace_is_made_with_policies(rest: Rest, admin: AdminClient, names
     rest.refuses(404, "", "GET", wrong)
 
 
+def test_rates(rest: Rest, admin: AdminClient, namespace: str) -> None:
+    space, topic = f"/admin/v2/namespaces/{namespace}", f"/admin/v2/persistent/{namespace}/orders"
+    rest.does("PUT", topic)
+    publish = {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": -1}
+    dispatch = {
+        "dispatchThrottlingRateInMsg": 5,
+        "dispatchThrottlingRateInByte": 1000,
+        "relativeToPublishRate": True,
+        "ratePeriodInSecond": 60,
+    }
+    for step, rate in (
+        ("publishRate", publish),
+        ("dispatchRate", dispatch),
+        ("subscriptionDispatchRate", dispatch),
+        ("replicatorDispatchRate", dispatch),
+    ):
+        for place in (space, topic):
+            assert unset(rest, f"{place}/{step}")
+            rest.does("POST", f"{place}/{step}", json=rate)
+            assert rest.get(f"{place}/{step}") == rate
+        rest.does("DELETE", f"{topic}/{step}")
+        assert unset(rest, f"{topic}/{step}")
+        assert rest.get(f"{topic}/{step}", applied="true") == rate
+        rest.refuses(412, "takes", "POST", f"{topic}/{step}", json=dict.fromkeys(rate, -2))
+    shown = rest.get(space)
+    assert shown["publishMaxMessageRate"] == {"standalone": publish}
+    for name in ("topicDispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate"):
+        assert shown[name] == {"standalone": dispatch}
+    rest.does("PUT", f"{space}-2", json=shown)
+    assert admin.policies(f"{namespace}-2") == admin.policies(namespace)
+    for step in ("publishRate", "dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate"):
+        rest.does("DELETE", f"{space}/{step}")
+    assert rest.get(space)["topicDispatchRate"] == {}
+    assert admin.policies(namespace) == {}
+
+
 def test_policies_that_are_not_kept_are_unset_and_refused(rest: Rest, namespace: str) -> None:
     space, topic = f"/admin/v2/namespaces/{namespace}", f"/admin/v2/persistent/{namespace}/orders"
     rest.does("PUT", topic)
     rate = {"dispatchThrottlingRateInMsg": 5, "ratePeriodInSecond": 1}
     for place, step, verb in (
-        (space, "dispatchRate", "POST"),
-        (topic, "dispatchRate", "POST"),
+        (space, "subscribeRate", "POST"),
         (topic, "subscribeRate", "POST"),
         (topic, "persistence", "POST"),
         (topic, "delayedDelivery", "POST"),
@@ -282,7 +317,7 @@ def test_policies_that_are_not_kept_are_unset_and_refused(rest: Rest, namespace:
     rest.does("POST", f"{space}/encryptionRequired", json=False)
     for step, value in (("encryptionRequired", False), ("subscriptionTypesEnabled", []), ("offloadThreshold", -1)):
         assert rest.get(f"{space}/{step}") == value
-    rest.refuses(404, "does not exist", "GET", f"/admin/v2/persistent/{namespace}/none/dispatchRate")
+    rest.refuses(404, "does not exist", "GET", f"/admin/v2/persistent/{namespace}/none/subscribeRate")
     rest.refuses(501, "GET /admin/v2/namespaces", "GET", f"{space}/fireworks")
     rest.refuses(501, "fireworks", "POST", f"{topic}/fireworks")
 

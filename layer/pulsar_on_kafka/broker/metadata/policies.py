@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka_schema_compat import CompatibilityStrategy
@@ -302,6 +302,58 @@ PUBLISH_THROTTLING_RATE_IN_BYTE: Final = Policy(
     together=_PUBLISH_RATE,
 )
 
+
+class DispatchRatePolicies(NamedTuple):
+    """The policies of one dispatch rate, which are inherited together. Source: Pulsar's `DispatchRate`."""
+
+    in_msg: Policy
+    in_byte: Policy
+    period_in_second: Policy
+    relative_to_publish_rate: Policy
+
+    @classmethod
+    def of(cls, prefix: str, receiver: str) -> DispatchRatePolicies:
+        together = f"{prefix}dispatch rate"
+        return cls(
+            Policy(
+                f"{prefix}dispatch_throttling_rate_in_msg",
+                int,
+                -1,
+                f"messages of a partition that {receiver} in each period; -1 for no limit",
+                minimum=-1,
+                together=together,
+            ),
+            Policy(
+                f"{prefix}dispatch_throttling_rate_in_byte",
+                int,
+                -1,
+                f"bytes of a partition that {receiver} in each period; -1 for no limit",
+                minimum=-1,
+                in_bytes=True,
+                together=together,
+            ),
+            Policy(
+                f"{prefix}dispatch_rate_period_in_second",
+                int,
+                1,
+                "the period of these rates in seconds",
+                minimum=1,
+                together=together,
+            ),
+            Policy(
+                f"{prefix}dispatch_rate_relative_to_publish_rate",
+                bool,
+                False,
+                "these rates come on top of the rate at which the partition is published to",
+                together=together,
+            ),
+        )
+
+
+DISPATCH_RATE: Final = DispatchRatePolicies.of("", "all subscriptions together get")
+SUBSCRIPTION_DISPATCH_RATE: Final = DispatchRatePolicies.of("subscription_", "each subscription gets")
+REPLICATOR_DISPATCH_RATE: Final = DispatchRatePolicies.of("replicator_", "are copied to each other cluster")
+
 REPLICATION_CLUSTERS: Final = Policy(
     "replication_clusters",
     list,
@@ -461,7 +513,12 @@ OF_TRANSACTIONS: Final = (
 )
 """Limits of coordinators, see `transactions.coordinator.rules.coordinator_settings`."""
 
-POLICIES: Final[Mapping[str, Policy]] = {each.name: each for each in [*globals().values()] if isinstance(each, Policy)}
+POLICIES: Final[Mapping[str, Policy]] = {
+    each.name: each
+    for value in [*globals().values()]
+    for each in (value if isinstance(value, DispatchRatePolicies) else (value,))
+    if isinstance(each, Policy)
+}
 """All policies above, by name."""
 
 

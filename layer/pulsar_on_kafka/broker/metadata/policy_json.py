@@ -169,6 +169,18 @@ ORDERED_REDELIVERY: Final = _field("ordered_redelivery", policies.ORDERED_REDELI
 MAX_TOPICS: Final = _field("max_topics_per_namespace", policies.MAX_TOPICS_PER_NAMESPACE)
 
 
+def _dispatch_rate(name: str, rate: policies.DispatchRatePolicies) -> PolicyField:
+    return PolicyField(
+        (name,),
+        {
+            "dispatchThrottlingRateInMsg": rate.in_msg,
+            "dispatchThrottlingRateInByte": rate.in_byte,
+            "relativeToPublishRate": rate.relative_to_publish_rate,
+            "ratePeriodInSecond": rate.period_in_second,
+        },
+    )
+
+
 PUBLISH_RATE: Final = PolicyField(
     ("publishMaxMessageRate",),
     {
@@ -176,7 +188,10 @@ PUBLISH_RATE: Final = PolicyField(
         "publishThrottlingRateInByte": policies.PUBLISH_THROTTLING_RATE_IN_BYTE,
     },
 )
-RATES: Final = (PUBLISH_RATE,)
+DISPATCH_RATE: Final = _dispatch_rate("topicDispatchRate", policies.DISPATCH_RATE)
+SUBSCRIPTION_DISPATCH_RATE: Final = _dispatch_rate("subscriptionDispatchRate", policies.SUBSCRIPTION_DISPATCH_RATE)
+REPLICATOR_DISPATCH_RATE: Final = _dispatch_rate("replicatorDispatchRate", policies.REPLICATOR_DISPATCH_RATE)
+RATES: Final = (PUBLISH_RATE, DISPATCH_RATE, SUBSCRIPTION_DISPATCH_RATE, REPLICATOR_DISPATCH_RATE)
 """Fields that `Policies` has by the name of a cluster: `with_rates_of`, `rates_by_cluster`."""
 
 

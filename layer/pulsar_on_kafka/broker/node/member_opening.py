@@ -153,6 +153,7 @@ class _MemberHandle(SubscriptionHandle):
         self.policies = policies_followed(
             subscription, SubscriptionPolicies.of(*services.policies_when_opened(topic, deadline))
         )
+        self.dispatch_rates = services.dispatch_rates
         self.meter = services.meters.subscription(subscription.place, subscription.name)
         self.local_peers = services.departures.local_peers(subscription.group, joining.client_id)
 
@@ -210,7 +211,10 @@ class _MemberHandle(SubscriptionHandle):
 
 
 def policies_followed(subscription: Subscription, policies: SubscriptionPolicies) -> SubscriptionPolicies:
-    """The policies of its topic as a subscription follows them. Source: Pulsar's Consumer.getMaxUnackedMessages."""
+    """The policies of its topic as a subscription follows them. Non-persistent topics have no dispatch rates. Source:
+    Pulsar's Consumer.getMaxUnackedMessages, NonPersistentTopic."""
+    if not subscription.topic.name.is_persistent:
+        policies = policies._replace(dispatch_rate=None, subscription_dispatch_rate=None)
     return policies._replace(max_unacked_on_consumer=0) if subscription.non_durable else policies
 
 

@@ -26,6 +26,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import C
 from pulsar_on_kafka.broker.metadata.topic_watch import POLICIES_S, TopicWatch
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.consumer_limits import ConsumerLimits
+from pulsar_on_kafka.broker.node.dispatch_shares import DispatchShares
 from pulsar_on_kafka.broker.node.member_opening import MemberOpening, MembershipOptions, policies_followed
 from pulsar_on_kafka.broker.node.readers import compacted_ranges
 from pulsar_on_kafka.broker.node.services import Services
@@ -96,6 +97,7 @@ class Memberships:
         self.transaction_holding = TransactionHolding(
             self._transactions_elsewhere, idle, idle_transactions, services.admin
         )
+        self._shares = DispatchShares(services)
         self._limits = ConsumerLimits(services, self.live_cursors, self._own_consumers)
 
     def _own_consumers(self, subscription: Subscription) -> dict[int, tuple[str, int]]:
@@ -188,8 +190,7 @@ class Memberships:
                 raise
             warn_when_files_run_out()
             shared.begin(subscription, member, client_id, endpoint)
-            if kind.is_shared:
-                self._policies.watch(topic, shared)
+            self._policies.watch(topic, shared)
             shared.listener = RequestListener(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
 
@@ -205,6 +206,7 @@ class Memberships:
             member, subscription = shared.member, shared.subscription
             if member is not None and subscription is not None:
                 member.follow_policies(policies_followed(subscription, reported[topic.name.base]))
+        self._shares.look(topic for _, topic in watched if reported[topic.name.base].dispatch_rate is not None)
 
     def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, client_id: str) -> None:
         """End what there is of a membership that could not be opened."""

@@ -30,11 +30,18 @@ from pulsar_on_kafka.broker.metadata.policies import (
     DEDUPLICATION,
     ENTRY_FORMAT,
     MAX_SUBSCRIPTIONS_PER_TOPIC,
+    REPLICATOR_DISPATCH_RATE,
     Policy,
     applied,
 )
 from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
-from pulsar_on_kafka.broker.metadata.rates.policy_rates import PublishRate, publish_rate
+from pulsar_on_kafka.broker.metadata.rates.dispatch_rates import TopicDispatchRates
+from pulsar_on_kafka.broker.metadata.rates.policy_rates import (
+    DispatchRate,
+    PublishRate,
+    dispatch_rate,
+    publish_rate,
+)
 from pulsar_on_kafka.broker.metadata.rates.publish_rates import PublishRates
 from pulsar_on_kafka.broker.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.broker.metadata.subscriptions.consumer_registrations import (
@@ -182,6 +189,7 @@ class Services:
         self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
         self.producers = ProducerRegistry(log, clock, self.fetcher, self.admin)
         self.publish_rates = PublishRates(clock)
+        self.dispatch_rates = TopicDispatchRates()
         self.topics = Topics(
             Entities(log, TOPICS, TOPIC_KEYS, clock),
             self.namespaces,
@@ -302,6 +310,10 @@ class Services:
         return {
             topic: SubscriptionPolicies.of(*levels) for topic, levels in self._policies_of(topics, deadline).items()
         }
+
+    def replicator_rate(self, topic: TopicName, deadline: Deadline) -> DispatchRate | None:
+        """The dispatch rate of the topic's replicators, by the policies; None: no limit."""
+        return dispatch_rate(REPLICATOR_DISPATCH_RATE, *self._policies_of([topic], deadline)[topic])
 
     def policies_when_opened(self, topic: Topic, deadline: Deadline) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The topic's own policies and the inherited ones when it was opened. They are read now if the topic was opened

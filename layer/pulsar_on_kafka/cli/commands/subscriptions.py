@@ -175,7 +175,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             for c in consumers
         ],
     )  # fmt: skip
-    for line in blocked_text(consumers):
+    for line in (*blocked_text(consumers), *held_back_text(consumers)):
         write_line(line)
     for c in sorted(consumers, key=lambda each: -each.waiting)[:_MAX_AWAITED]:
         if c.waiting:
@@ -429,6 +429,17 @@ def blocked_text(consumers: Sequence[ConsumerStats]) -> list[str]:
         f"for {c.blocked_s} s"
         for c in blocked
     ]
+
+
+def held_back_text(consumers: Sequence[ConsumerStats]) -> list[str]:
+    """A line about dispatch rates that held messages back."""
+    found = {each.partition: each for c in consumers for each in c.throttling}.values()
+    own = sum(each.subscription_messages + each.subscription_bytes for each in found)
+    of_topic = sum(each.topic_messages + each.topic_bytes for each in found)
+    if not own and not of_topic:
+        return []
+    by_topic = counted(of_topic, "time")
+    return [f"held back by the subscription's dispatch rate {counted(own, 'time')}, by the topic's {by_topic}"]
 
 
 def _description(stats: SubscriptionStats) -> str:

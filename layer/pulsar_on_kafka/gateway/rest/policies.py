@@ -162,7 +162,15 @@ KEPT: Final = (
         topics_verb="PUT",
     ),
     _Replication("replication", "replication", REPLICATION),
-    Kept("publishRate", "publishRate", policy_json.PUBLISH_RATE),
+    *(
+        Kept(name, name, place)
+        for name, place in (
+            ("publishRate", policy_json.PUBLISH_RATE),
+            ("dispatchRate", policy_json.DISPATCH_RATE),
+            ("subscriptionDispatchRate", policy_json.SUBSCRIPTION_DISPATCH_RATE),
+            ("replicatorDispatchRate", policy_json.REPLICATOR_DISPATCH_RATE),
+        )
+    ),
     Kept("orderedRedelivery", "orderedRedelivery", policy_json.ORDERED_REDELIVERY),
     Kept("autoTopicCreation", "", policy_json.AUTO_TOPICS),
     Kept("autoSubscriptionCreation", "autoSubscriptionCreation", policy_json.AUTO_SUBSCRIPTIONS),
@@ -218,10 +226,6 @@ _TIERED: Final = "Kafka has tiered storage of its own, set by topic"
 _BOOKIES: Final = "there are no bookies; Kafka replicates"
 _FILTERS: Final = "it has no entry filters"
 NOT_KEPT: Final = (
-    *(
-        NotKept(name, name, "it does not limit this rate")
-        for name in ("dispatchRate", "subscriptionDispatchRate", "replicatorDispatchRate")
-    ),
     NotKept("subscribeRate", "subscribeRate", "it does not limit how often consumers subscribe"),
     NotKept("persistence", "persistence", _BOOKIES),
     NotKept("", "maxMessageSize", "max.message.bytes of the Kafka topic limits messages"),
@@ -400,9 +404,6 @@ def _policies(request: RestRequest, where: str, *, applied: bool) -> Mapping[str
 _UNSET: Final[Mapping[str, Any]] = {
     "allowed_clusters": [],
     "clusterDispatchRate": {},
-    "topicDispatchRate": {},
-    "subscriptionDispatchRate": {},
-    "replicatorDispatchRate": {},
     "clusterSubscribeRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from pulsar_on_kafka.admin import (
@@ -224,10 +225,23 @@ def _subscription(
         "unackedMessages": sum(each["unackedMessages"] for each in listed),
         "blockedSubscriptionOnUnackedMsgs": blocked_s >= 0,
         "blockedOnUnackedMsgsSeconds": blocked_s,
+        **_throttling(consumers, {each.partition for each in cursors}),
         "isDurable": found.durable,
         "isReplicated": found.replicated,
         "subscriptionProperties": dict(found.properties),
         "consumers": listed,
+    }
+
+
+def _throttling(consumers: Sequence[ConsumerStats], partitions: AbstractSet[int]) -> dict[str, int]:
+    """The number of times that dispatch rates held back these partitions. A partition has one owner."""
+    by_partition = {each.partition: each for one in consumers for each in one.throttling}
+    found = [each for partition, each in by_partition.items() if partition in partitions]
+    return {
+        "dispatchThrottledMsgEventsBySubscriptionLimit": sum(each.subscription_messages for each in found),
+        "dispatchThrottledBytesEventsBySubscriptionLimit": sum(each.subscription_bytes for each in found),
+        "dispatchThrottledMsgEventsByTopicLimit": sum(each.topic_messages for each in found),
+        "dispatchThrottledBytesEventsByTopicLimit": sum(each.topic_bytes for each in found),
     }
 
 

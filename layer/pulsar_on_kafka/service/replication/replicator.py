@@ -32,6 +32,7 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.kafka.reading.events import EndOfLog, Failed, OutOfRange, Records, inside
 from pulsar_on_kafka.service.replication.copying import Copying, SchemasThere
 from pulsar_on_kafka.service.replication.partition_copier import ANSWER_S, Lane, PlaceSaves, ReplicationCursor
+from pulsar_on_kafka.service.replication.replicator_rate import ReplicatorRate
 
 _log: Final = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class ReplicatorSession:
             IncarnationCheck(target.node.incarnations, target.topic),
         )
         """The checks of the topic's incarnation here and there."""
+        self._rate = ReplicatorRate(node.clock, lambda partition: self._consumer.watermarks(partition, _STORE_S)[1])
         self._paused = False
         self._save_due_s = self._snapshot_due_s = 0.0
         self._base = (counts.records, counts.bytes)
@@ -120,6 +122,7 @@ class ReplicatorSession:
         local_peers = self._node.departures.local_peers(self._subscription.group, self._client_id)
         self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks, local_peers=local_peers)
         try:
+            self._follow_rate()
             while not self._ended():
                 self._step()
         finally:
@@ -136,6 +139,7 @@ class ReplicatorSession:
             if lane.copies.failure is not None:
                 raise translate(lane.copies.failure, f"copying {self._name}[{lane.partition}] to {self._cluster}")
         self._begin_lanes()
+        self._read_released()
         if self._is_full() and not self._paused:
             self._wait_for_room()
         timeout_s = _POLL_S
@@ -178,6 +182,14 @@ class ReplicatorSession:
             records = [record for record in records if record.offset() >= lane.read_position]
             if not records:
                 return
+        if partition in self._rate.held:  # fetched before the pause took effect
+            return
+        allowed = self._rate.take(partition, records)
+        if len(allowed) < len(records):
+            self._consumer.pause([partition])
+            if not allowed:
+                return
+            records = allowed
         lane.send(lane.readable.of(partition, records), self._target.producer())
         lane.read_position = records[-1].offset() + 1
         if partition in lane.readable.committed:
@@ -201,6 +213,17 @@ class ReplicatorSession:
         lane.read_position = inside(log, lane.read_position, who)
         _log.warning("%s continues at offset %d, the log's start is %d", who, lane.read_position, log[0])
         self._consumer.seek(lane.partition, lane.read_position)
+
+    def _follow_rate(self) -> None:
+        topic = self._subscription.topic.name
+        try:
+            self._rate.follow(self._node.replicator_rate(topic, Deadline.after(_STORE_S)))
+        except errors.LayerError as failure:  # read again with the next save
+            _log.info("replicator=%s does not know its rate: %s", self._name, failure)
+
+    def _read_released(self) -> None:
+        """Read the partitions again that the rate held back."""
+        self._read([self._lanes[partition] for partition in self._rate.released() if partition in self._lanes])
 
     # Back-pressure ------------------------------------------------------------------------------------------------
 
@@ -236,8 +259,13 @@ class ReplicatorSession:
 
     def _resume(self) -> None:
         self._paused = False
-        reading = [lane for lane in self._lanes.values() if lane.copying is not None]
-        self._consumer.resume([lane.partition for lane in reading])
+        self._read([lane for lane in self._lanes.values() if lane.copying is not None])
+
+    def _read(self, lanes: list[Lane]) -> None:
+        """Read these lanes on from their positions, unless reading is paused or the rate holds them back."""
+        reading = [lane for lane in lanes if not self._paused and lane.partition not in self._rate.held]
+        if reading:
+            self._consumer.resume([lane.partition for lane in reading])
         for lane in reading:
             self._consumer.seek(lane.partition, lane.read_position)
 
@@ -313,6 +341,7 @@ class ReplicatorSession:
     def _leave(self, lanes: Mapping[int, Lane]) -> None:
         self._saves.forget(lanes)
         for partition, lane in lanes.items():
+            self._rate.forget(partition)
             self._looking.forget(partition)
             self._left = (self._left[0] + lane.copies.copied_records, self._left[1] + lane.copies.copied_bytes)
 
@@ -323,6 +352,7 @@ class ReplicatorSession:
         if now_s < self._save_due_s:
             return
         self._save_due_s = now_s + _SAVE_EVERY_S
+        self._follow_rate()
         self._count()
         self._serve_producer()
         self._commit_what_moved()

@@ -199,6 +199,17 @@ class ReportedReading:
     read_position: Count
 
 
+class ReportedThrottling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The number of times that dispatch rates held a partition of the reporting process back: by the subscription's
+    rate of messages and of bytes, and by the topic's."""
+
+    partition: Count
+    subscription_messages: Count = 0
+    subscription_bytes: Count = 0
+    topic_messages: Count = 0
+    topic_bytes: Count = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ReportedHolder:
     """The consumer that holds the requested entry. `member`: client id of its process; '' for the reporting one."""
@@ -222,6 +233,8 @@ class ConsumersReport:
     """The time since the subscription reached its limit of unacknowledged messages on its own partitions; -1 below
     it."""
     reading: tuple[ReportedReading, ...] = ()
+    throttling: tuple[ReportedThrottling, ...] = ()
+    """Its own partitions with a dispatch rate."""
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -272,6 +285,7 @@ class _Told(msgspec.Struct, omit_defaults=True):
     active: tuple[ReportedActive, ...] = ()
     blocked_s: float = -1.0
     reading: tuple[ReportedReading, ...] = ()
+    throttling: tuple[ReportedThrottling, ...] = ()
 
 
 class _Consumers(msgspec.Struct, omit_defaults=True):
@@ -332,6 +346,7 @@ def encode_report(report: ConsumersReport) -> bytes:
             report.active,
             report.blocked_s,
             report.reading,
+            report.throttling,
         )
     )
 
@@ -361,6 +376,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
             report.active,
             report.blocked_s,
             report.reading,
+            report.throttling,
         )
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 

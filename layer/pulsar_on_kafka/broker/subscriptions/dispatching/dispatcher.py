@@ -14,6 +14,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks, below
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatch_limits import DispatchLimits
 from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.broker.subscriptions.dispatching.ordered_redelivery import OrderedRedelivery
@@ -74,6 +75,7 @@ class Dispatcher:
             whole=not handle.type.is_shared,
         )
         self.redelivery = Redelivery(handle, fetcher, clock, consumer, owned, endpoints, nacks, reads, leased, ordered)
+        self.limits = DispatchLimits(handle, clock, owned, self.log_end)
         self.unacked_limits = UnackedLimits(handle, clock, endpoints)
         self._keys = (
             KeyShared(clock, reads, dead_lettering, counting, owned, endpoints, ordered) if key_shared else None
@@ -98,7 +100,8 @@ class Dispatcher:
     def has_waiting(self) -> bool:
         """Messages were read and are in no inbox: they wait for room, for acknowledgements, or for their turn."""
         return any(
-            owned.buffered or owned.has_redeliveries or (owned.keys is not None and owned.keys.waiting > 0)
+            not owned.is_held_back
+            and (owned.buffered or owned.has_redeliveries or (owned.keys is not None and owned.keys.waiting > 0))
             for owned in self._owned.values()
         )
 
@@ -151,6 +154,7 @@ class Dispatcher:
         """Move messages to inboxes by their permits; True when any moved."""
         if not self._endpoints:
             return False
+        self.limits.begin()
         if self._shared is not None:
             room = self.unacked_limits.room()
             handed = self._shared.dispatch(room) if self._keys is None else self._keys.dispatch(room)
@@ -172,7 +176,7 @@ class Dispatcher:
             if owned.refused.below(owned.is_acknowledged) is None or not self._nacks.offsets(owned.number):
                 self.redelivery.rewind(owned)
             return False
-        while owned.buffered and (permits := consumer.endpoint.permits()) > 0:
+        while owned.buffered and (permits := owned.room(consumer.endpoint.permits())) > 0:
             offsets, records = owned.take(permits)
             if not offsets:
                 break

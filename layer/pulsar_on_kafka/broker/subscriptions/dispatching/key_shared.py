@@ -181,6 +181,7 @@ class KeyShared:
         """Move messages to inboxes by their permits, up to `room` new ones; True when any moved."""
         self._room = room
         self._held_back.clear()
+        self._held_back.update(owned.number for owned in self._owned.values() if owned.is_held_back)
         partitions = list(self._owned.values())
         for owned in self._owned.values():
             if owned.guard is not None:
@@ -189,7 +190,7 @@ class KeyShared:
         first = self._turn % len(partitions) if partitions else 0
         handed = False
         for owned in (*partitions[first:], *partitions[:first]):
-            if not owned.quiet:
+            if not (owned.quiet or owned.is_held_back):
                 handed = self._dispatch(owned) or handed
         return handed
 
@@ -206,6 +207,9 @@ class KeyShared:
                 self._take_back(owned, keys)
             for endpoint in keys.consumers_waited_for():
                 handed = self._serve(owned, keys, endpoint) or handed
+            if owned.is_held_back:
+                self._held_back.add(owned.number)
+                break
             if not owned.buffered or not self._is_hungry(keys) or not self._admit_more(owned, keys):
                 break
         if keys.waiting_bytes > _MAX_WAITING_BYTES:
@@ -238,7 +242,7 @@ class KeyShared:
 
     def _serve(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
         handed = False
-        while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
+        while keys.has_for(endpoint) and (permits := owned.room(endpoint.shared_permits())) > 0:
             if not keys.has_at_hand(endpoint) and not self._read_back(owned, keys, endpoint):
                 break
             most = permits if self._only_again else min(permits, self._room)
@@ -316,7 +320,7 @@ class KeyShared:
             entries = [entry for entry in entries if entry[0] in left]
         offsets = [entry[0] for entry in entries]
         if owned.entries.differ:
-            count = owned.entries.fitting(offsets, endpoint.shared_permits())
+            count = owned.entries.fitting(offsets, owned.room(endpoint.shared_permits()))
             keys.put_back(entries[count:])
             offsets, entries = offsets[:count], entries[:count]
         if guard is not None and offsets:

@@ -56,7 +56,7 @@ class SharedDispatch:
             if owned.has_redeliveries:
                 handed = self._redeliver(owned, self._endpoints) or handed
         for owned in isolating:
-            if not owned.quiet:
+            if not (owned.quiet or owned.is_held_back):
                 handed = self._dispatch_beside_suspects(owned) or handed
         for owned in others:
             while self._room > 0 and owned.buffered and owned.waits_for_room():
@@ -64,7 +64,7 @@ class SharedDispatch:
                 if turn is None:
                     return handed
                 endpoint, permits = turn
-                offsets, records = owned.take(min(permits, self._room))
+                offsets, records = owned.take(owned.room(min(permits, self._room)))
                 if not offsets:
                     break
                 self._deliver(owned, endpoint, offsets, records)
@@ -90,7 +90,7 @@ class SharedDispatch:
             while self._room > 0 and owned.buffered:
                 place = self._counting.place(owned, node, new=True)
                 turn = self._round_robin.next(endpoints, owned.buffered)
-                room = guard.isolation.room(place)
+                room = owned.room(guard.isolation.room(place))
                 if turn is None or not room:
                     break
                 endpoint, permits = turn
@@ -114,6 +114,7 @@ class SharedDispatch:
             room += max(0, endpoint.shared_permits())
             if room >= _REPLAY_BATCH:
                 break
+        room = owned.room(room)
         redeliveries = owned.redeliveries
         owned.release_due(min(room, _REPLAY_BATCH) - len(redeliveries.waiting))
         place = None if node is None else self._counting.place(owned, node, new=new)
@@ -132,6 +133,10 @@ class SharedDispatch:
                 redeliveries.put_back(offsets)
                 break
             endpoint, permits = turn
+            permits = owned.room(permits)
+            if permits <= 0:  # a batch before it had more messages than the rate allows
+                redeliveries.put_back(offsets)
+                break
             count = owned.entries.fitting(offsets, permits)
             part, offsets = offsets[:count], offsets[count:]
             if owned.guard is not None:

@@ -9,6 +9,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
+from pulsar_on_kafka.broker.metadata.rates.dispatch_rates import TopicDispatchRates
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_policies import SubscriptionPolicies
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import RemoteAckSource
@@ -40,6 +41,8 @@ class SubscriptionHandle(Protocol):
     meter: SubscriptionMeter
     policies: SubscriptionPolicies
     """Another thread replaces the value when a policy changes."""
+    dispatch_rates: TopicDispatchRates
+    """The dispatch rates of topics, which the subscriptions of this process share."""
     local_peers: LocalPeers | None
     """The other members of the group."""
 

@@ -19,6 +19,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ReportedConsumer,
     ReportedHolder,
     ReportedReading,
+    ReportedThrottling,
     ReportedWaiting,
 )
 from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
@@ -84,7 +85,8 @@ class ConsumerReports:
 
     def report(self, request_id: bytes, member: str, command: DescribeConsumers) -> ConsumersReport:
         """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
-        partitions wait for, active consumers, the holder of the requested entry, and read positions."""
+        partitions wait for, active consumers, the holder of the requested entry, read positions, and what
+        dispatch rates held back."""
         return ConsumersReport(
             request_id,
             member,
@@ -94,6 +96,7 @@ class ConsumerReports:
             self._active_consumers(),
             self._dispatcher.unacked_limits.blocked_s(),
             tuple(ReportedReading(*found) for found in islice(self._read_positions(), _MAX_REPORTED)),
+            tuple(ReportedThrottling(*found) for found in islice(self._dispatcher.limits.held_back(), _MAX_REPORTED)),
         )
 
     def _read_positions(self) -> Iterator[tuple[int, int]]:

@@ -183,6 +183,17 @@ class PartitionReader:
         """Stop fetching partitions whose messages wait for room; as `pause_all`, not for a short wait."""
         self._pause([number for number, owned in self._owned.items() if owned.buffered])
 
+    def pause_held_back(self) -> None:
+        """Stop fetching partitions that a dispatch rate holds back, and that have more read messages than a few inboxes
+        hold. So they take no share of the process's fetching and memory from others."""
+        self._pause(
+            [
+                number
+                for number, owned in self._owned.items()
+                if owned.is_held_back and owned.intake.buffer.size_bytes > _PLENTY_BYTES
+            ]
+        )
+
     def _delayed(self) -> int:
         delayed = (owned.intake.delayed for owned in self._owned.values())
         return sum(len(each) for each in delayed if each is not None)

@@ -181,6 +181,7 @@ class StepTimer:
         now_s, counting = done.now_s, self._dispatcher.counting
         due_s = min(
             self._reader.next_due(),
+            self._dispatcher.limits.next_due(),
             self._ownership.transactions.next_due(now_s),
             now_s + counting.poll_limit(now_s - self._last_handed_s),
             self._next_save(),

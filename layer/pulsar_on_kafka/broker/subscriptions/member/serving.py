@@ -136,6 +136,8 @@ class MemberServing:
         self.transactions.step()
         self.dispatcher.redelivery.redeliver_due()
         handed = self.dispatcher.dispatch()
+        if self.dispatcher.limits.active:
+            self._reader.pause_held_back()
         if leasing is not None:
             leasing.send()
         now = self._clock.monotonic()

@@ -25,6 +25,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.intake import Intake
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.log_access import LogAccess
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import (
+    DispatchLimit,
     PartitionStats,
     PartitionTerms,
     WaitingFor,
@@ -95,6 +96,8 @@ class OwnedPartition:
         again. Nothing is delivered meanwhile."""
         self.quiet = False
         """Dispatch is paused until all members have reported the entries they hold."""
+        self.limit: DispatchLimit | None = None
+        """The dispatch rates, if any are set."""
         self.kept_upto = 0
         """Unacknowledged entries below it were delivered under a former owner, to the consumer that is still active."""
         self.stays_out = False
@@ -196,14 +199,31 @@ class OwnedPartition:
     @property
     def has_redeliveries(self) -> bool:
         """Entries wait to be delivered again, or delayed ones are due."""
-        if self.quiet:
-            return False
+        return not (self.quiet or self.is_held_back) and self._has_redeliveries()
+
+    def _has_redeliveries(self) -> bool:
         delayed = self.intake.delayed
         return bool(self.redeliveries.waiting) or (
             delayed is not None and delayed.has_due_besides(self.intake.delayed_soon.required)
         )
 
     # Dispatch -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether a dispatch rate allows no message now."""
+        return self.limit is not None and self.limit.allowed <= 0
+
+    @property
+    def has_any_waiting(self) -> bool:
+        """Whether messages wait for delivery, also while a dispatch rate holds them back."""
+        return (
+            bool(self._buffer.entries) or self._has_redeliveries() or bool(self.keys is not None and self.keys.waiting)
+        )
+
+    def room(self, permits: int) -> int:
+        """The number of messages for a consumer with these permits."""
+        return permits if self.limit is None else min(permits, self.limit.allowed)
 
     def take(self, limit: int, *, after_replay: bool = False) -> tuple[list[int], list[Any]]:
         """Takes entries that were not dispatched before, from one run: up to `limit` messages, beyond it to the end of
@@ -242,6 +262,10 @@ class OwnedPartition:
     ) -> None:
         """Delivers entries to a consumer, and remembers that it holds them (`hold`: shared subscriptions)."""
         endpoint = consumer.endpoint
+        if self.limit is not None:
+            batches = self.entries.batches
+            messages = sum(batches.get(offset, 1) for offset in offsets) if batches else len(offsets)
+            self.limit.delivered(len(offsets), messages, sum(map(len, records)))
         if isinstance(endpoint, RemoteEndpoint):
             entries = self._deliveries.leases(offsets, records, consumer if hold else None)
             if endpoint.max_redeliver_count is not None and self.guard is not None:
@@ -262,7 +286,7 @@ class OwnedPartition:
 
     def waits_for_room(self) -> bool:
         """Whether there are messages at hand that only lack room in an inbox."""
-        if self.quiet or (not self._buffer.entries and not self.has_redeliveries):
+        if self.quiet or self.is_held_back or (not self._buffer.entries and not self.has_redeliveries):
             return False
         if self.keys is None and (self.awaits_rewind or self.refused):
             below, following = self.refused.below(self.is_acknowledged), self._buffer.next_offset()

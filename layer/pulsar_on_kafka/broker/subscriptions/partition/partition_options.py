@@ -32,6 +32,19 @@ class PartitionLog(Protocol):
         """Reads the record of one entry again; None if it cannot be read now."""
 
 
+class DispatchLimit(Protocol):
+    """The dispatch rates of a partition's subscription and topic."""
+
+    allowed: int
+    """The number of messages that may be delivered now."""
+
+    def delivered(self, entries: int, messages: int, size_bytes: int) -> None:
+        """Counts what was delivered, and so lowers `allowed`."""
+
+    def due_s(self, now_s: float) -> float:
+        """Returns the time at which the next messages may be delivered, on the monotonic clock."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionTerms:
     """Options of an owned partition. The default is for one that no process reads: the log's end that other processes

@@ -32,8 +32,6 @@ from pulsar_on_kafka_schema_compat import SchemaInfo
 
 _NO_COUNTERPART: Final = (
     "encryption_required",
-    "topicDispatchRate",
-    "subscriptionDispatchRate",
     "clusterSubscribeRate",
     "delayed_delivery_policies",
     "offload_policies",

@@ -9,7 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsar_on_kafka.broker.metadata.rates.policy_rates import PublishRate, publish_rate
+from pulsar_on_kafka.broker.metadata.policies import DISPATCH_RATE
+from pulsar_on_kafka.broker.metadata.rates.policy_rates import (
+    DispatchRate,
+    PublishRate,
+    dispatch_rate,
+    publish_rate,
+)
 from pulsar_on_kafka.broker.metadata.rates.publish_rates import PartitionRate
 
 _LATENCY_S = 0.01
@@ -105,3 +111,5 @@ def test_a_level_that_limits_nothing_is_passed_over() -> None:
     assert publish_rate(off, {}) is None
     assert publish_rate(off, namespace) == PublishRate(-1, 7)
     assert publish_rate({"publish_throttling_rate_in_msg": 3}, namespace) == PublishRate(3, -1)
+    own = {"dispatch_rate_period_in_second": 60, "dispatch_throttling_rate_in_msg": 1}
+    assert dispatch_rate(DISPATCH_RATE, {"dispatch_rate_period_in_second": 5}, own) == DispatchRate(1, -1, 60, False)

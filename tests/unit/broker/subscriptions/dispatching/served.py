@@ -14,6 +14,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.metadata.rates.dispatch_rates import TopicDispatchRates
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
@@ -95,7 +96,12 @@ class Letters:
 class Served:
     """It is the fetcher and the group's consumer, too: what Kafka has is `log`, by partition and offset."""
 
-    def __init__(self, kind: SubscriptionType = SubscriptionType.SHARED, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        kind: SubscriptionType = SubscriptionType.SHARED,
+        partitions: int = 1,
+        dispatch_rates: TopicDispatchRates | None = None,
+    ) -> None:
         self.clock = SetClock(1000.0)
         self.log: dict[int, dict[int, Record]] = {number: {} for number in range(partitions)}
         self.begin = 0
@@ -108,6 +114,7 @@ class Served:
         self._stores = CursorStore(MemoryStateLog())
         handle = self.handle = SimpleNamespace(
             policies=SubscriptionPolicies(),
+            dispatch_rates=dispatch_rates or TopicDispatchRates(),
             type=kind,
             kafka_topic="orders",
             buffer=None,

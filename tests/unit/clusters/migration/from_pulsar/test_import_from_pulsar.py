@@ -221,6 +221,9 @@ def test_policies_that_act_here_and_those_that_do_not() -> None:
             "deduplicationEnabled": None,
             "encryption_required": True,
             "compaction_threshold": "many",
+            "publishMaxMessageRate": {"pulsar": {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 0}},
+            "topicDispatchRate": {"one": {"dispatchThrottlingRateInMsg": 1}, "other": {}},
+            "subscriptionDispatchRate": {},
         }
     )
     assert found == {
@@ -230,8 +233,10 @@ def test_policies_that_act_here_and_those_that_do_not() -> None:
         "backlog_quota_limit_size": 5,
         "backlog_quota_limit_size_action": "producer_exception",
         "is_allow_auto_update_schema": False,
+        "publish_throttling_rate_in_msg": 10,
+        "publish_throttling_rate_in_byte": 0,
     }
-    assert left_out == ("encryption_required", "compaction_threshold 'many'")
+    assert left_out == ("encryption_required", "topicDispatchRate", "compaction_threshold 'many'")
 
 
 def test_separated_keys_are_read_from_base64() -> None:
