@@ -34,7 +34,7 @@ MESSAGES_AT_ONCE: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
+class Selection:
     """Messages of a topic that a call is about, and the subscriptions that it looks at."""
 
     topic: Topic
@@ -153,7 +153,7 @@ class CancelAdmin(EntryAdmin):
         properties: Mapping[str, str] | None,
         *,
         delayed: bool,
-    ) -> _Selection:
+    ) -> Selection:
         due_after_ms = self.node.clock.now_ms() if delayed else None
         requested = checked_filter(key, properties, due_after_ms, message_ids)
         deadline = self._deadline()
@@ -170,7 +170,7 @@ class CancelAdmin(EntryAdmin):
         named = self._named(name, found, message_ids) if message_ids else None
         if named is not None:
             partitions = [partition for partition in partitions if partition in named]
-        return _Selection(found, partitions, {each.name: each for each in on}, requested, named)
+        return Selection(found, partitions, {each.name: each for each in on}, requested, named)
 
     def _named(self, name: TopicName, topic: Topic, message_ids: Sequence[object]) -> dict[int, NamedMessages]:
         """Raises InvalidOption, InvalidCursorPosition, MappingError."""
@@ -194,7 +194,7 @@ class CancelAdmin(EntryAdmin):
             )
         return partition, topic.layout.kafka_offset(partition, message_id.ledger_id(), message_id.entry_id())
 
-    def _pending(self, selection: _Selection) -> Iterator[PendingMessage]:
+    def _pending(self, selection: Selection) -> Iterator[PendingMessage]:
         topic = selection.topic
         settled: set[str] = set()
         for partition in selection.partitions:
@@ -242,7 +242,7 @@ class CancelAdmin(EntryAdmin):
         of_type(Transaction, "transaction", transaction)
         transaction.check_cluster(self.node.cluster_id, f"topic {topic}")
 
-    def _save_cursors(self, selection: _Selection) -> None:
+    def _save_cursors(self, selection: Selection) -> None:
         """Have owners save what was acknowledged, so that a transaction does not conflict with it."""
         for subscription in selection.subscriptions.values():
             commands = {partition: SaveNow() for partition in selection.partitions}

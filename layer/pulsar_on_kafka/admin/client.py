@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from types import TracebackType
 
-from pulsar_on_kafka.admin.cancelling import CancelAdmin
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin, TenantInfoAdmin
 from pulsar_on_kafka.admin.context import MAX_RECORD_PROPERTIES_BYTES, checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.permissions import PermissionAdmin
+from pulsar_on_kafka.admin.rescheduling import RescheduleAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
 from pulsar_on_kafka.admin.topics import TopicAdmin
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 @raising_pulsar_errors
 class AdminClient(
     TopicAdmin,
-    CancelAdmin,
+    RescheduleAdmin,
     DeadLetterAdmin,
     SchemaAdmin,
     TransactionAdmin,

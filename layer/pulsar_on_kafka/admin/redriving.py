@@ -221,15 +221,15 @@ def moved(letters: Sequence[Letter], consumer: Consumer, producers: LetterProduc
         txn.commit()
     except (InvalidTxnStatusError, NotConnected, Timeout, TransactionConflict, TransactionNotFound) as failure:
         _log.info("transaction=%s puts no letter back: %s", txn, failure)
-        _give_up(txn)
+        give_up(txn)
         return False
     except BaseException:
-        _give_up(txn)
+        give_up(txn)
         raise
     return True
 
 
-def _give_up(txn: Transaction) -> None:
+def give_up(txn: Transaction) -> None:
     try:
         txn.abort()
     except PulsarException as failure:  # it ends by itself when its time is over

@@ -55,7 +55,7 @@ class _Commands(OnDemandGroup):
         ),
         "messages": OnDemand(
             "pulsar_on_kafka.cli.commands.messages:app",
-            "Find messages that wait for delivery, and cancel them.",
+            "Find messages that wait for delivery, and cancel or reschedule them.",
         ),
         "overview": OnDemand(
             "pulsar_on_kafka.cli.overview.overview:overview",

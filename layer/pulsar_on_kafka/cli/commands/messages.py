@@ -19,7 +19,7 @@ from pulsar_on_kafka.cli.shared.completing import complete_subscription
 from pulsar_on_kafka.cli.shared.output import YesOption, confirm, show_result, write_json, write_line
 from pulsar_on_kafka.cli.shared.selection import MessageSelection, parsed_ids
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.values.texts import message_id_text, printable, time_text
+from pulsar_on_kafka.client.values.texts import message_id_text, parse_duration, parse_time, printable, time_text
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient, FoundMessage
@@ -98,6 +98,51 @@ def cancel(
     confirm(f"cancel {_what(admin, topic, arguments, counts=not yes)}", yes)
     done = admin.cancel_messages(topic, **arguments)
     show_result(settings, _sentence(done, "cancelled"), {"cancelled": done})
+
+
+@command(app, "reschedule")
+def reschedule(
+    settings: Settings,
+    admin: AdminClient,
+    topic: TopicArgument,
+    chosen: PendingSelection,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="The new time: ISO 8601, or Unix milliseconds.", show_default=False),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="DURATION", help="The time from now: 90s, 1h30m, 2d.", show_default=False),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Give messages whose delivery time has not come another one: a copy with a new id replaces each."""
+    arguments = chosen.arguments()
+    at_ms = _time(at, after, admin.node.clock.now_ms())
+    what = _what(admin, topic, {**arguments, "delayed": True} if not yes else arguments, counts=not yes)
+    confirm(f"reschedule {what} to {time_text(at_ms)}", yes)
+    done = admin.reschedule_messages(topic, deliver_at=at_ms, **arguments)
+    show_result(settings, f"{counted(done, 'message')} rescheduled", {"rescheduled": done})
+
+
+def _time(at: str | None, after: str | None, now_ms: int) -> int:
+    """Raises typer.BadParameter."""
+    if (at is None) == (after is None):
+        raise typer.BadParameter("expected either --at or --after")
+    if at is not None and _is_duration(at):
+        raise typer.BadParameter(f"{at!r} is a duration, use --after", param_hint="--at")
+    try:
+        return parse_time(at, now_ms) if at is not None else now_ms + parse_duration(after or "")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--after" if at is None else "--at") from error
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _what(admin: AdminClient, topic: str, arguments: Mapping[str, Any], *, counts: bool) -> str:
