@@ -127,6 +127,8 @@ def test_a_tenant_that_was_never_there(
     _acknowledge(client.subscribe(orders, "all", pulsar.ConsumerType.Shared), 60, range(60))
 
     pok = CommandLine(service_url, "migrate")
+    unknown = pok("export", "run", f"{tenant}-else", *_to(there), exits=1).stderr
+    assert f"tenant {tenant}-else has no namespace here" in unknown
     assert f"topic {orders} is not in Pulsar" in pok("export", "plan", tenant, *_to(there)).stdout
     ran = pok.json("export", "run", tenant, *_to(there))
     assert sum(each["messages"] for each in ran["partitions"]) == 60
@@ -139,6 +141,7 @@ def test_a_tenant_that_was_never_there(
     assert seventh.event_timestamp() == 1_700_000_000_007
     assert sorted(map(int, _left(there, orders, "holes"))) == sorted({*range(60)} - acknowledged)
     assert len(_left(there, orders, "nothing")) == 60
+    there.client.subscribe(orders, "all", official.ConsumerType.Failover).close()
     assert not pok.json("export", "verify", tenant, *_to(there))["problems"]
 
     producer = client.create_producer(orders)

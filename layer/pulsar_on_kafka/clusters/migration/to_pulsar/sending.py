@@ -110,8 +110,7 @@ class PartitionSender:
             AppendOutcomeUnknown: Pulsar does not reply.
         """
         header = message.schema if message.schema in self._schemas else None  # of a deleted schema
-        if self._producer is None or header != self._schema:
-            self._open(header)
+        self._open(header)
         self._in_flight.wait_until_below(MAX_MESSAGES, MAX_BYTES, self._partition)
         content, size = message.content, message.bytes
         self._in_flight.add(size)
@@ -145,6 +144,8 @@ class PartitionSender:
                 _log.warning("topic=%s a producer of the export did not close: %s", self._partition, failure)
 
     def _open(self, header: bytes | None) -> None:
+        if self._producer is not None and header == self._schema:
+            return
         self.drain()  # the order of messages of several producers is that of their replies
         self.close()
         info = self._schemas[header]

@@ -90,7 +90,10 @@ class ExportWorker:
         self._report = reported
 
     def plan(self) -> list[str]:
-        """Topics that Pulsar lacks or has otherwise, and those that cannot be exported, one sentence each."""
+        """Topics that Pulsar lacks or has otherwise, and those that cannot be exported, one sentence each.
+
+        Raises Refused: there is no such tenant.
+        """
         known = self._topics.known(self._tenant)
         found: list[str] = []
         for topic in self._exported():
@@ -140,7 +143,7 @@ class ExportWorker:
 
     def _exported(self) -> list[_Exported]:
         node, found = self._node, []
-        for namespace in node.namespaces.list(self._tenant, self._call()):
+        for namespace in self._namespaces():
             for record in node.topics.list(namespace, self._call()):
                 topic = node.topics.find(TopicName.parse(record.name), self._call())
                 if topic is not None and topic.name.is_persistent:
@@ -148,10 +151,15 @@ class ExportWorker:
                     found.append(_Exported(topic, versions, subscriptions(node, topic, self._call())))
         return found
 
+    def _namespaces(self) -> list[str]:
+        found = self._node.namespaces.list(self._tenant, self._call())
+        if not found:
+            raise errors.Refused(f"tenant {self._tenant} has no namespace here")
+        return found
+
     def _bring_metadata(self, deadline: Deadline) -> list[_Exported]:
         node, topics = self._node, self._exported()
-        namespaces = node.namespaces.list(self._tenant, self._call())
-        policies = {name: node.namespaces.policies(name, self._call()) for name in namespaces}
+        policies = {name: node.namespaces.policies(name, self._call()) for name in self._namespaces()}
         created = self._topics.create_namespaces(self._tenant, policies)
         if created:
             self._report(f"{counted(len(created), 'namespace')} created: {', '.join(created)}")
