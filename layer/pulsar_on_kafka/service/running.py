@@ -29,7 +29,7 @@ from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka.service.ledgers.retirement import Retirement
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
-from pulsar_on_kafka.service.ledgers.worker import RETRY_S, DeletionWorker
+from pulsar_on_kafka.service.ledgers.worker import DeletionWorker
 from pulsar_on_kafka.service.overview import OverviewRounds
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
@@ -42,7 +42,7 @@ class LedgerDeletion:
     has its own. Close `Maintenance` first."""
 
     def __init__(
-        self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float = RETRY_S
+        self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float | None = None
     ) -> None:
         """`client` is of the same cluster as `node`; see `KafkaDeletionEvents` and `DeletionWorker`. Sends no request
         to Kafka."""

@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsar_on_kafka.admin.overview.records import Overview
-from pulsar_on_kafka.broker.managed_ledger.deletion_topics import DEAD_LETTERS
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import DEAD_LETTERS, RETRIES, WORKER
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.metrics.overview import page_of
 from tests.overviews import overview, stuck, subscription
@@ -142,6 +142,7 @@ FAULTS: dict[str, Callable[[], Series]] = {
     "PokDeadLettersGrow": lambda: series(overview(subscription()), overview(subscription(dead_letters=2))),
     "PokCursorUnreadable": lambda: series(overview(subscription(unreadable="gone"))),
     "PokLedgerDeletionsGivenUp": lambda: series(overview(stuck("operator", 1, 20, topic=DEAD_LETTERS))),
+    "PokLedgerDeletionsWait": lambda: series(overview(stuck(WORKER, 1, 20, topic=RETRIES))),
     "PokRoleWithoutOwner": lambda: series(WELL) | dict.fromkeys(ROLES, (16, 0)),
     "PokReplicationLag": lambda: series(overview(stuck("pulsar.repl.us", seconds=600))),
     "PokOverviewOld": lambda: series(WELL) | {'pok_overview_gathered_seconds{cluster="c-1"}': (0, 0)},

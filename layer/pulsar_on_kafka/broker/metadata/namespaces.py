@@ -20,6 +20,7 @@ from pulsar_on_kafka.broker.metadata.permissions import NO_PERMISSIONS, without_
 from pulsar_on_kafka.broker.metadata.policies import (
     CLUSTER,
     TRANSACTION_COORDINATOR_ENABLED,
+    Policy,
     applied,
     inherited,
     is_tenant_level,
@@ -131,6 +132,15 @@ class Namespaces:
             self._cluster = _policies(self._entities.read(CLUSTER, deadline))
             self._cluster_until_s = now_s + CLUSTER_POLICIES_S
         return self._cluster
+
+    def of_cluster(self, policy: Policy, deadline: Deadline) -> Any:
+        """The cluster's value of a policy, at most `CLUSTER_POLICIES_S` old; the default without the right to read
+        it."""
+        try:
+            return applied(policy, self._of_cluster(deadline))
+        except errors.NotAuthorized as refused:
+            self._warn_of(refused)
+            return policy.default
 
     def policies_of(
         self, namespaces: Iterable[str], deadline: Deadline, *, required: bool = False

@@ -464,6 +464,23 @@ TRANSACTION_COORDINATOR_ENABLED: Final = Policy(
     of_cluster=True,
     of_tenants=True,
 )
+REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS: Final = Policy(
+    "replicated_subscriptions_snapshot_frequency_millis",
+    int,
+    1_000,
+    "how long services wait before they exchange the acknowledgements of replicated subscriptions with other clusters "
+    "again",
+    minimum=10,
+    of_cluster=True,
+)
+RECONSUME_LATER_OF_TOPIC_TWO_PHASE_DELETION_IN_SECONDS: Final = Policy(
+    "reconsume_later_of_topic_two_phase_deletion_in_seconds",
+    int,
+    600,
+    "how long the deletion of a ledger waits before each of its ten retries",
+    minimum=1,
+    of_cluster=True,
+)
 MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR: Final = Policy(
     "max_active_transactions_per_coordinator",
     int,

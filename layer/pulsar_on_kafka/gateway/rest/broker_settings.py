@@ -16,6 +16,8 @@ from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 _SETTINGS: Final[Mapping[str, Policy]] = {
     "maxUnackedMessagesPerConsumer": policies.MAX_UNACKED_MESSAGES_ON_CONSUMER,
     "maxUnackedMessagesPerSubscription": policies.MAX_UNACKED_MESSAGES_ON_SUBSCRIPTION,
+    "replicatedSubscriptionsSnapshotFrequencyMillis": policies.REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS,
+    "reconsumeLaterOfTopicTwoPhaseDeletionInSeconds": policies.RECONSUME_LATER_OF_TOPIC_TWO_PHASE_DELETION_IN_SECONDS,
     "transactionCoordinatorEnabled": policies.TRANSACTION_COORDINATOR_ENABLED,
 }
 """The policies of the cluster, by Pulsar's name of the broker's setting."""

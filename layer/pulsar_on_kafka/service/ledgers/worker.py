@@ -30,6 +30,7 @@ from pulsar_on_kafka.broker.managed_ledger.deletion_topics import (
     event_schema,
 )
 from pulsar_on_kafka.broker.managed_ledger.trusted import TrustedLedgers
+from pulsar_on_kafka.broker.metadata.policies import RECONSUME_LATER_OF_TOPIC_TWO_PHASE_DELETION_IN_SECONDS
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.consumer.consumer import Consumer
@@ -47,7 +48,6 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 
-RETRY_S: Final = 600.0
 _AT_ONCE: Final = 1_000
 _WAIT_MS: Final = 300
 _LOOK_S: Final = 30.0
@@ -75,14 +75,15 @@ class DeletionWorker:
         look: PartitionLook,
         trusted: TrustedLedgers,
         *,
-        retry_s: float = RETRY_S,
+        retry_s: float | None = None,
     ) -> None:
-        """`retry_s`: the seconds until an event is redelivered whose ledger may be in use."""
+        """`retry_s`: the seconds until an event is redelivered whose ledger may be in use; None: those of the cluster's
+        policy."""
         self._client = client
         self._services = services
         self._look = look
         self._trusted = trusted
-        self._retry_ms = round(retry_s * 1000)
+        self._retry_s = retry_s
         self._counts: Counter[str] = Counter()
         self.answered = False
         """Whether Kafka has admitted it to the group, or refused it."""
@@ -205,7 +206,7 @@ class DeletionWorker:
         self._counts[verdict.value] += 1
         if verdict is DeletionVerdict.WAIT:
             _log.debug("ledger=%d is not deleted yet: %s", requested.ledger_id, judgement.reason)
-            consumer.reconsume_later(requested.message, self._retry_ms, {REASON: judgement.reason})
+            consumer.reconsume_later(requested.message, self._retry_ms(), {REASON: judgement.reason})
             return
         consumer.acknowledge(requested.message)
         self._trusted.forget([requested.ledger_id])
@@ -213,7 +214,17 @@ class DeletionWorker:
     def _fail(self, consumer: Consumer, message: Message, failure: Exception) -> None:
         self._counts[FAILED] += 1
         _log.warning("an event cannot be carried out now: %s", failure)
-        consumer.reconsume_later(message, self._retry_ms, {REASON: str(failure)})
+        consumer.reconsume_later(message, self._retry_ms(), {REASON: str(failure)})
+
+    def _retry_ms(self) -> int:
+        policy = RECONSUME_LATER_OF_TOPIC_TWO_PHASE_DELETION_IN_SECONDS
+        if self._retry_s is not None:
+            return round(self._retry_s * 1000)
+        try:
+            return int(self._services.namespaces.of_cluster(policy, Deadline.after(_LOOK_S))) * 1000
+        except LayerError as failure:  # the event must be put off all the same
+            _log.info("the cluster's policies cannot be read, the default counts: %s", failure)
+            return int(policy.default) * 1000
 
     def _refuse(self, consumer: Consumer, message: Message, reason: str) -> None:
         """Rejects a wrong request, for an operator to examine."""

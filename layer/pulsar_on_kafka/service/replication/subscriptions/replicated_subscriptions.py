@@ -12,6 +12,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Retry
+from pulsar_on_kafka.broker.metadata.policies import REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS
 from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReading
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.shared_role import SharedRole
@@ -21,7 +22,7 @@ from pulsar_on_kafka.service.replication.subscriptions.progress_records import P
 from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 
-EVERY_S: Final = 1.0
+_POLICY_S: Final = 10.0
 _ROUND_S: Final = 120.0
 _MAX_RETRY_INTERVAL_S: Final = 30.0
 _QUEUE_KBYTES: Final = 4096
@@ -30,7 +31,8 @@ _QUEUE_KBYTES: Final = 4096
 class ReplicatedSubscriptions(SharedRole):
     """Thread-safe; joins the group when it is made, and leaves it in `close`.
 
-    A round a second, and at once while there is more to read. Memory: `SubscriptionSync`'s, and 4 MB of records.
+    Rounds at the interval of a policy, and at once while there is more to read. Memory: `SubscriptionSync`'s, and 4 MB
+    of records.
     """
 
     role = RoleName.SUBSCRIPTIONS
@@ -41,17 +43,11 @@ class ReplicatedSubscriptions(SharedRole):
     failing = "replicated subscriptions wait"
     without = "this process reports no progress of replicated subscriptions to other clusters"
 
-    def __init__(
-        self,
-        node: Node,
-        secrets: Mapping[str, Mapping[str, str]] | None = None,
-        *,
-        member: str = "",
-        every_s: float = EVERY_S,
-    ) -> None:
+    def __init__(self, node: Node, secrets: Mapping[str, Mapping[str, str]] | None = None, *, member: str = "") -> None:
         """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
         see `Services.member_sharing`."""
-        super().__init__(node, member, every_s, Retry(every_s, _MAX_RETRY_INTERVAL_S))
+        first_s = REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS.default / 1000
+        super().__init__(node, member, first_s, Retry(first_s, _MAX_RETRY_INTERVAL_S))
         self._peers = RemoteClusters(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         origins = OriginReading(node.admin, self._reader)
@@ -67,7 +63,11 @@ class ReplicatedSubscriptions(SharedRole):
 
     def _run(self) -> float:
         with self._worker.turns.one():
-            return 0.0 if self._round().behind else self._every_s
+            return 0.0 if self._round().behind else self._pause_s()
+
+    def _pause_s(self) -> float:
+        policy = REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS
+        return float(self._node.namespaces.of_cluster(policy, Deadline.after(_POLICY_S)) / 1000)
 
     def _round(self) -> SyncRound:
         with self._lock:
