@@ -100,6 +100,24 @@ def test_strategies_are_set_and_followed(admin: AdminClient, unique: Unique) -> 
         admin.set_schema_compatibility_strategy(topic, "sideways")
 
 
+def test_a_strategy_that_forbids_all_changes_forbids_consumers_with_a_schema(
+    admin: AdminClient, client: pulsar.Client, unique: Unique
+) -> None:
+    """As on Pulsar 4.0.7 and 5.0.1. The first consumer of an idle topic registers its schema, and producers of a known
+    one are accepted."""
+    topic, schema = unique(), pulsar.schema.StringSchema()
+    admin.create_topic(topic)
+    admin.set_schema_compatibility_strategy(topic, CompatibilityStrategy.ALWAYS_INCOMPATIBLE)
+    client.subscribe(topic, "first", schema=schema)
+    client.create_producer(topic, schema=schema).send("one")
+    with pytest.raises(pulsar.IncompatibleSchema, match="forbids consumers with a schema"):
+        client.subscribe(topic, "second", schema=schema)
+    anything = client.subscribe(
+        topic, "second", initial_position=pulsar.InitialPosition.Earliest, schema=pulsar.schema.AutoConsumeSchema()
+    )
+    assert anything.receive(60_000).value() == "one"
+
+
 def test_two_versions_of_a_topic_are_compared(admin: AdminClient, schemas: CommandLine, topic: str) -> None:
     for info in (avro("a"), avro("a", "b")):
         admin.create_schema(topic, info)

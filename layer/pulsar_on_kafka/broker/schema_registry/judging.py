@@ -30,6 +30,7 @@ from pulsar_on_kafka_schema_compat import (
     check_compatibility,
     same_schema,
 )
+from pulsar_on_kafka_schema_compat.base.schema_model import STRATEGY_FORBIDS_CHANGE
 
 
 def policies_when_opened(topic: Topic) -> SchemaPolicies | None:
@@ -145,12 +146,13 @@ def compatibility(
     of_reader: bool = False,
 ) -> CompatibilityResult:
     """The result of `check_compatibility` beside the live versions that count, which are looked at one by one, newest
-    first. Of a reader under ALWAYS_INCOMPATIBLE these are all. Source: SchemaRegistryServiceImpl's
-    checkConsumerCompatibility."""
+    first. ALWAYS_INCOMPATIBLE refuses every schema of a reader, the same one too. Source: SchemaRegistryServiceImpl's
+    checkConsumerCompatibility and NeverSchemaValidator; seen on Pulsar 4.0.7 and 5.0.1."""
+    if of_reader and strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE:
+        return CompatibilityResult(tuple(_reader_forbidden(entry.version) for entry in history.live[:-2:-1]))
     requested: tuple[SchemaEntry, ...] = ()
     if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
-        every = strategy.is_transitive or (of_reader and strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE)
-        requested = history.live[::-1] if every else history.live[-1:]
+        requested = history.live[::-1] if strategy.is_transitive else history.live[-1:]
     if not requested:
         return check_compatibility(info, [], strategy, checkers=checkers)
     found: list[Incompatibility] = []
@@ -158,6 +160,11 @@ def compatibility(
         one = check_compatibility(info, [stored.info], strategy, first_version=stored.version.number, checkers=checkers)
         found += one.incompatibilities
     return CompatibilityResult(tuple(found))
+
+
+def _reader_forbidden(version: SchemaVersion) -> Incompatibility:
+    reason = f"version {version.number}: ALWAYS_INCOMPATIBLE forbids consumers with a schema"
+    return Incompatibility("", STRATEGY_FORBIDS_CHANGE, reason, version.number)
 
 
 def strategy_for_readers(strategy: CompatibilityStrategy) -> CompatibilityStrategy:
