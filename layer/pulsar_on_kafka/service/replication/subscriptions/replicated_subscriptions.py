@@ -43,11 +43,19 @@ class ReplicatedSubscriptions(SharedRole):
     failing = "replicated subscriptions wait"
     without = "this process reports no progress of replicated subscriptions to other clusters"
 
-    def __init__(self, node: Node, secrets: Mapping[str, Mapping[str, str]] | None = None, *, member: str = "") -> None:
+    def __init__(
+        self,
+        node: Node,
+        secrets: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        member: str = "",
+        every_s: float | None = None,
+    ) -> None:
         """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
-        see `Services.member_sharing`."""
-        first_s = REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS.default / 1000
-        super().__init__(node, member, first_s, Retry(first_s, _MAX_RETRY_INTERVAL_S))
+        see `Services.member_sharing`. `every_s`: the pause between two rounds; None: that of the cluster's policy."""
+        self._fixed_s = every_s
+        retry_s = REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS.default / 1000 if every_s is None else every_s
+        super().__init__(node, member, retry_s, Retry(retry_s, _MAX_RETRY_INTERVAL_S))
         self._peers = RemoteClusters(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         origins = OriginReading(node.admin, self._reader)
@@ -67,6 +75,8 @@ class ReplicatedSubscriptions(SharedRole):
 
     def _pause_s(self) -> float:
         policy = REPLICATED_SUBSCRIPTIONS_SNAPSHOT_FREQUENCY_MILLIS
+        if self._fixed_s is not None:
+            return self._fixed_s
         return float(self._node.namespaces.of_cluster(policy, Deadline.after(_POLICY_S)) / 1000)
 
     def _round(self) -> SyncRound:
