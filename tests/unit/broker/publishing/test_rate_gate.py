@@ -12,10 +12,13 @@ from typing import Any, cast
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.metadata.rates.policy_rates import PublishRate
 from pulsar_on_kafka.broker.metadata.rates.publish_rates import PublishRates
+from pulsar_on_kafka.broker.publishing.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.broker.publishing.rate_gate import RateGate
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.kafka.errors import is_local_refusal
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.schema import BytesSchema
+from tests.producer_stage import Stage
 from tests.seeds import for_each_seed
 
 
@@ -165,6 +168,17 @@ def test_a_caller_that_holds_its_messages_back_is_told_for_how_long() -> None:
         Sent(gate, kafka, number)
     assert len(kafka.taken) == 4
     assert round(gate.wait_s(0), 3) == 1.5
+
+
+def test_without_a_rate_nothing_stands_before_librdkafka() -> None:
+    stage = Stage()
+    outlet = stage.producer(OutgoingSchema(BytesSchema(), None)).sender.outlet  # type: ignore[attr-defined]
+    direct = outlet.produce
+    assert direct == stage.kafka.produce
+    outlet.follow_rate(PublishRate(1, -1))
+    assert outlet.produce != direct
+    outlet.follow_rate(None)
+    assert outlet.produce == direct
 
 
 @for_each_seed(range(200))
