@@ -8,6 +8,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
@@ -42,8 +43,16 @@ class DispatchShares:
         deadline, subscriptions = Deadline.after(_TIMEOUT_S), self._services.subscriptions
         try:
             found = [each for each in subscriptions.list(topic, deadline) if cluster_of(each.name) is None]
-            unknown = max(0, len(found) - MAX_COUNTED)
-            return unknown + sum(subscriptions.has_consumers(each, deadline) for each in found[:MAX_COUNTED])
         except errors.LayerError as failure:  # counted again after the interval
-            _log.info("topic=%s its subscriptions with consumers are not known: %s", topic.name, failure)
+            _log.info("topic=%s its subscriptions are not known: %s", topic.name, failure)
             return 1
+        unknown = max(0, len(found) - MAX_COUNTED)
+        return unknown + sum(self._has_consumers(each, deadline) for each in found[:MAX_COUNTED])
+
+    def _has_consumers(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Whether it has consumers in any process; also if this is not known."""
+        try:
+            return self._services.subscriptions.has_consumers(subscription, deadline)
+        except errors.LayerError as failure:
+            _log.info("subscription=%s its consumers are not known: %s", subscription.name, failure)
+            return True

@@ -10,6 +10,7 @@ from pulsar_on_kafka.broker.metadata.rates.dispatch_rates import RateBuckets
 from pulsar_on_kafka.broker.metadata.rates.policy_rates import DispatchRate
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatch_limits import PublishMeter
 from pulsar_on_kafka.broker.subscriptions.records.batches import batch_size
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 _PAUSE_S: Final = 0.2
 """The shortest pause of a partition: what was fetched and not copied is fetched again."""
@@ -48,7 +49,7 @@ class ReplicatorRate:
         for record in records:
             if buckets.allowed(now_s) <= 0:
                 break
-            count, size = batch_size(record) or 1, len(record)
+            count, size = _messages(record), len(record)
             buckets.delivered(count, size, now_s)
             messages, size_bytes, taken = messages + count, size_bytes + size, taken + 1
         self._published[partition].delivered(taken, messages, size_bytes)
@@ -84,3 +85,11 @@ class ReplicatorRate:
         if rate.relative:
             buckets.adjust(now_s, published=self._published[partition].per_s(now_s))
         return buckets
+
+
+def _messages(record: Any) -> int:
+    """The number of messages of a record; 1 where its headers cannot be read, as it is copied as it is."""
+    try:
+        return batch_size(record) or 1
+    except CorruptRecord:
+        return 1

@@ -76,10 +76,6 @@ class TopicRate:
         self._rate: PublishRate | None = None
         self._partitions: dict[int, PartitionRate] = {}
 
-    @property
-    def is_limited(self) -> bool:
-        return self._rate is not None
-
     def follow(self, rate: PublishRate | None) -> None:
         """Apply this rate from now on; a changed one begins with a whole period's messages."""
         with self._lock:

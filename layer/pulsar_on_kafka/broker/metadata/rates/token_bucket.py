@@ -15,7 +15,7 @@ _RELIEF: Final = 0.1
 
 
 class TokenBucket:
-    """A bucket that fills by `rate` tokens in each period, and holds as many at most. It is full at first.
+    """A bucket that fills by `rate` tokens in each period, and holds as many at most, or one. It is full at first.
 
     Not thread-safe. Memory: seven numbers.
     """
@@ -37,7 +37,7 @@ class TokenBucket:
         """Another rate from now on. Tokens above it are lost, a debt stays."""
         self._fill(now_s)
         self.rate, self._per_s = float(rate), rate / self.period_s
-        self._tokens = min(self._tokens, self.rate)
+        self._tokens = min(self._tokens, self._capacity)
 
     def available(self, now_s: float) -> int:
         """Whole tokens in the bucket; 0 with a debt."""
@@ -57,7 +57,7 @@ class TokenBucket:
         fullest one would get all. So a debt for others is paid a tenth faster than the rate.
         """
         self._fill(now_s)
-        left = min(self.rate, self._tokens + self._overflow - tokens)
+        left = min(self._capacity, self._tokens + self._overflow - tokens)
         left = max(left, min(self._tokens, -max_debt))
         self._owed = max(0.0, self._owed + self._tokens - left)
         self._tokens = left
@@ -68,6 +68,10 @@ class TokenBucket:
         self._fill(now_s)
         return 0.0 if self._tokens >= 1 - _EPSILON else (1 - self._tokens) / self._per_s
 
+    @property
+    def _capacity(self) -> float:
+        return max(self.rate, 1.0)
+
     def _fill(self, now_s: float) -> None:
         passed_s, self._updated_s = now_s - self._updated_s, max(now_s, self._updated_s)
         if passed_s > 0:
@@ -76,5 +80,5 @@ class TokenBucket:
                 relief = min(self._owed, max(0.0, -filled), _RELIEF * passed_s * self._per_s)
                 filled += relief
                 self._owed = self._owed - relief if filled < 0 else 0.0
-            self._tokens = min(filled, self.rate)
+            self._tokens = min(filled, self._capacity)
             self._overflow += filled - self._tokens

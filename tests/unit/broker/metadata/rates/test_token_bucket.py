@@ -29,6 +29,15 @@ def test_a_debt_is_paid_first() -> None:
     assert bucket.available(5.5) == 1
 
 
+def test_a_rate_below_one_token_in_a_period_gives_one_after_several_periods() -> None:
+    bucket = TokenBucket(0.25, 1.0, now_s=0.0)
+    assert bucket.available(2.9) == 0
+    assert bucket.available(3.0) == 1
+    assert bucket.available(100.0) == 1
+    bucket.consume(1, 100.0)
+    assert bucket.wait_s(100.0) == pytest.approx(4.0)
+
+
 def test_a_clock_that_goes_back_gives_nothing() -> None:
     bucket = TokenBucket(1, 1.0, now_s=10.0)
     bucket.consume(1, 10.0)

@@ -138,6 +138,18 @@ def test_subscriptions_of_other_processes_take_their_part_of_the_rate_of_the_top
     assert len(served.received(consumer, 0.5)) == 4
 
 
+def test_a_part_below_one_message_in_a_period_gives_one_after_several() -> None:
+    rates = TopicDispatchRates()
+    served = Served(dispatch_rates=rates)
+    consumer = served.consumer("c")
+    rates.set_subscriptions({"orders": 4})
+    limit(served, of_topic=messages(1))
+    served.publish(*records(10))
+    assert served.received(consumer, 0.0) == [0]
+    assert served.received(consumer, 3.9) == []
+    assert served.received(consumer, 0.2) == [1]
+
+
 def test_the_lower_of_both_rates_counts() -> None:
     served = Served()
     consumer = served.consumer("c")
