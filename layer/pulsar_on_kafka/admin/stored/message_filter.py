@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import deliver_at_ms
 from pulsar_on_kafka.broker.subscriptions.records.batches import batch_size, messages_in
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord
-from pulsar_on_kafka_mapping.records.message_record import Headers, decode_headers, key_text
-from pulsar_on_kafka_mapping.records.record_headers import ENCRYPTION, ORDERING_KEY, property_header
+from pulsar_on_kafka_mapping.records.message_record import decode_headers, key_text
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, DELIVER_AT, ENCRYPTION, ORDERING_KEY, property_header
+
+HeadersByName: TypeAlias = Mapping[str, "bytes | None"]
 
 MAX_IDS: Final = 100_000
 """The limit of ids in one call."""
@@ -39,29 +41,30 @@ class MessageFilter:
     due_after_ms: int | None = None
     """Only messages whose delivery time is later (Unix time in ms)."""
 
-    def matches(self, record: KafkaRecord, indexes: frozenset[int] | None = None) -> Iterator[Match]:
+    def matches(
+        self, record: KafkaRecord, headers: HeadersByName, indexes: frozenset[int] | None = None
+    ) -> Iterator[Match]:
         """The messages of a record that the filter takes; of a batch those with these `indexes` (None: all). An
         unreadable record has none."""
-        headers = headers_of(record) or []
-        due_ms = deliver_at_ms(headers)
+        due_ms = deliver_at_ms([(DELIVER_AT, headers[DELIVER_AT])]) if DELIVER_AT in headers else 0
         if self.due_after_ms is not None and due_ms <= self.due_after_ms:
             return
         try:
-            size = batch_size(record)
+            size = batch_size(record) if BATCH in headers else 0
             if size:
                 yield from self._in_batch(record, headers, size, due_ms, indexes)
             elif indexes is None:
                 key = _key(record, headers)
-                if self._takes(key, self._properties(headers)):
+                if (self.key is None or key == self.key) and self._has_properties(headers):
                     yield Match(key, due_ms)
         except CorruptRecord:
             return  # a consumer skips it, and reports it
 
     def _in_batch(
-        self, record: KafkaRecord, headers: Headers, size: int, due_ms: int, indexes: frozenset[int] | None
+        self, record: KafkaRecord, headers: HeadersByName, size: int, due_ms: int, indexes: frozenset[int] | None
     ) -> Iterator[Match]:
         chosen = [index for index in range(size) if indexes is None or index in indexes]
-        if any(name == ENCRYPTION for name, _ in headers):
+        if ENCRYPTION in headers:
             if self.key is None and not self.properties:
                 yield from (Match("", due_ms, index, size) for index in chosen)
             return
@@ -71,23 +74,29 @@ class MessageFilter:
                 continue
             message = entry.message(index)
             key = key_text(message.key)
-            if self._takes(key, message.properties or {}):
+            named = message.properties or {}
+            if (self.key is None or key == self.key) and self.properties.items() <= named.items():
                 yield Match(key, due_ms, index, size)
 
-    def _takes(self, key: str, properties: Mapping[str, str]) -> bool:
-        return (self.key is None or key == self.key) and self.properties.items() <= properties.items()
+    def _has_properties(self, headers: HeadersByName) -> bool:
+        for name, expected in self.properties.items():
+            header = property_header(name)
+            if header not in headers:
+                return False
+            found = headers[header]
+            if found != expected.encode() and decode_headers([(header, found)]).properties[name] != expected:
+                return False
+        return True
 
-    def _properties(self, headers: Headers) -> Mapping[str, str]:
-        """Those that the filter names, as far as the message has them."""
-        if not self.properties:
-            return {}
-        named = {property_header(name) for name in self.properties}
-        return decode_headers([header for header in headers if header[0] in named]).properties
+
+def headers_by_name(record: KafkaRecord) -> HeadersByName:
+    """The headers of a record; of several of one name the last counts."""
+    return dict(headers_of(record) or ())
 
 
-def _key(record: KafkaRecord, headers: Headers) -> str:
+def _key(record: KafkaRecord, headers: HeadersByName) -> str:
     """The partition key; '' where the record's key is the ordering key."""
-    if any(name == ORDERING_KEY and value is None for name, value in headers):
+    if ORDERING_KEY in headers and headers[ORDERING_KEY] is None:
         return ""
     return key_text(record.key())
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.admin.stored.message_filter import Match, MessageFilter, NamedMessages
+from pulsar_on_kafka.admin.stored.message_filter import Match, MessageFilter, NamedMessages, headers_by_name
 from pulsar_on_kafka.admin.stored.partition_entries import PartitionEntries
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
@@ -18,6 +18,7 @@ from pulsar_on_kafka.broker.subscriptions.records.chunks import chunk_info
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 
 _BLOCK: Final = 4096
 """Offsets that are read at once."""
@@ -161,13 +162,13 @@ class PendingScan:
         first, last = int(pending.min()), int(pending.max())
         for record in self._entries.committed(first, last + 1, self._deadline()):
             if record.offset() in pending:
-                names = [name for name, offsets in left.items() if record.offset() in offsets]
-                yield from self._of(record, names)
+                yield from self._of(record, left)
 
-    def _of(self, record: KafkaRecord, names: Sequence[str]) -> Iterator[PendingMessage]:
+    def _of(self, record: KafkaRecord, pending: Mapping[str, BitMap64]) -> Iterator[PendingMessage]:
         offset, offsets = record.offset(), [record.offset()]
         named = self._named is None or offset in self._named
-        info = chunk_info(record)
+        headers = headers_by_name(record)
+        info = chunk_info(record) if CHUNK in headers else None
         if info is not None:
             whole = self._chunks.whole(offset, info)
             if whole is None:
@@ -178,8 +179,12 @@ class PendingScan:
         if not named:
             return
         indexes = None if self._named is None else self._named.indexes(offset)
-        for match in self._filter.matches(record, indexes):
-            left = [name for name in names if not self._has_acknowledged(name, offset, match)]
+        for match in self._filter.matches(record, headers, indexes):
+            left = [
+                name
+                for name, unacked in pending.items()
+                if offset in unacked and not self._has_acknowledged(name, offset, match)
+            ]
             if left:
                 found = FoundMessage(
                     self._id(offsets, match), record.timestamp()[1], match.deliver_at_ms, match.key, tuple(left)
