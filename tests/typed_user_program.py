@@ -135,6 +135,33 @@ def consume(client: pulsar.Client, stored: pulsar.MessageId) -> None:
     consumer.close()
 
 
+def listen_to_orders(consumer: pulsar.Consumer[Order], message: pulsar.Message[Order]) -> None:
+    consumer.acknowledge(message)
+    print(message.value().name.upper())
+
+
+def typed(client: pulsar.Client) -> int:
+    """Values have the schema's type."""
+    orders: pulsar.Consumer[Order] = client.subscribe("orders", "typed", schema=AvroSchema(Order))
+    lines = client.subscribe("lines", "typed", schema=StringSchema())
+    fields = client.subscribe("raw", "typed", schema=AvroSchema(None, {"type": "record", "name": "R", "fields": []}))
+    client.subscribe("orders", "typed", schema=JsonSchema(Order), message_listener=listen_to_orders)
+    client.subscribe("orders", "untyped", schema=JsonSchema(Order), message_listener=listen)
+    keys: list[str] = list(fields.receive().value())
+    text: str = lines.batch_receive()[0].value().strip() + keys[0]
+    reader = client.create_reader("orders", pulsar.MessageId.earliest, JsonSchema(Order))
+    prices = client.create_table_view("prices", schema=StringSchema())
+    price = prices.get("apples")
+    print(text, price.upper() if price is not None else "", reader.read_next().value().tags)
+    return orders.receive(1000).value().id % 50
+
+
+async def typed_asynchronous(client: pulsar_asyncio.Client) -> str:
+    consumer = await client.subscribe("orders", "billing", schema=AvroSchema(Order))
+    message = await consumer.receive()
+    return message.value().name
+
+
 def look(client: pulsar.Client, start: pulsar.MessageId) -> None:
     first: pulsar.MessageId = pulsar.MessageId.earliest
     reader = client.create_reader("orders", first, reader_listener=read)
@@ -182,5 +209,6 @@ def main() -> None:
     stored = send(client)
     consume(client, stored)
     look(client, stored)
+    typed(client)
     client.close()
     asyncio.run(asynchronous())

@@ -11,7 +11,7 @@ import pytest
 _PROGRAMS = Path(__file__).parent.parent
 _WRONG = """\
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.schema import Integer, Record
+from pulsar_on_kafka.schema import Integer, JsonSchema, Record
 
 class Order(Record):
     id = Integer()
@@ -20,6 +20,8 @@ Order().id.upper()
 consumer = pulsar.Client("kafka://localhost:9092").subscribe("orders", "billing")
 number: int = consumer.receive().message_id()
 consumer.acknowlege(consumer.receive())
+orders = pulsar.Client("kafka://localhost:9092").subscribe("orders", "billing", schema=JsonSchema(Order))
+orders.receive().value().nothing
 """
 
 
@@ -33,7 +35,7 @@ def test_pyright_finds_no_error_in_an_ordinary_program() -> None:
     assert "0 errors, 0 warnings" in told, told
 
 
-@pytest.mark.parametrize("wrong", ['"int"', '"acknowlege"', '"upper"'])
+@pytest.mark.parametrize("wrong", ['"int"', '"acknowlege"', '"upper"', '"nothing"'])
 def test_pyright_finds_what_is_wrong(tmp_path: Path, wrong: str) -> None:
     program = tmp_path / "wrong.py"
     program.write_text(_WRONG)

@@ -26,6 +26,7 @@ from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 
 _Options = TypeVar("_Options", ProducerOptions, ConsumerOptions, ReaderOptions)
 
@@ -43,10 +44,10 @@ class ProducerDefaults(ProducerOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerDefaults(ConsumerOptions):
+class ConsumerDefaults(ConsumerOptions[V]):
     """The options of `subscribe` with the defaults of asyncio, which has no listeners."""
 
-    schema: Schema | None = None  # type: ignore[assignment]  # as of a producer
+    schema: Schema[V] | None = None  # type: ignore[assignment]  # as of a producer
     message_listener: None = field(default=None, init=False)
     pattern_auto_discovery_period: int = field(default=60, init=False)
     is_pattern_topic: Annotated[bool, ELSEWHERE] = False  # officially anything that is true
@@ -60,10 +61,10 @@ class ConsumerDefaults(ConsumerOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderDefaults(ReaderOptions):
+class ReaderDefaults(ReaderOptions[V]):
     """The options of `create_reader` with the defaults of asyncio, which has no listeners."""
 
-    schema: Schema | None = None  # type: ignore[assignment]  # as of a producer
+    schema: Schema[V] | None = None  # type: ignore[assignment]  # as of a producer
     reader_listener: None = field(default=None, init=False)
 
     def check(self) -> None:
@@ -111,7 +112,7 @@ class Client(OfOneProcess):
         return Producer(producer, self._bridge, FairSemaphore(room) if options.block_if_queue_full else None)
 
     @takes(ConsumerDefaults)
-    async def subscribe(self, options: ConsumerDefaults) -> Consumer:
+    async def subscribe(self, options: ConsumerDefaults[V]) -> Consumer[V]:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
         With `is_pattern_topic` the topic is a regular expression. Keyword-only arguments are not in the official
@@ -127,7 +128,7 @@ class Client(OfOneProcess):
         return Consumer(await self._bridge.call(subscribe, BlockingConsumer.close), self._bridge)
 
     @takes(ReaderDefaults)
-    async def create_reader(self, options: ReaderDefaults) -> Reader:
+    async def create_reader(self, options: ReaderDefaults[V]) -> Reader[V]:
         """A reader of a topic, from a place of its own. Parameters are the blocking client's.
 
         Raises:

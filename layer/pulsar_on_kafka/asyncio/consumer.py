@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio.bridge import Bridge, as_asyncio, asyncio_errors, settle
@@ -18,6 +18,7 @@ from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId
 from pulsar_on_kafka.exceptions import Result
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 _MESSAGES_A_TURN: Final = 16
@@ -35,7 +36,7 @@ def _ahead(message: Message) -> _Ahead:
     return _Ahead(message, message.feed.slot.forgotten)
 
 
-class Consumer(OfOneProcess):
+class Consumer(OfOneProcess, Generic[V]):
     """Receives and acknowledges from one event loop. Source: `pulsar.asyncio.Consumer`."""
 
     def __init__(self, consumer: BlockingConsumer, bridge: Bridge) -> None:
@@ -51,7 +52,7 @@ class Consumer(OfOneProcess):
         self._at_once = 0
         self._closed = False
 
-    async def receive(self) -> Message:
+    async def receive(self) -> Message[V]:
         """The next message. A cancelled receive takes none: what comes for it goes to the next one.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, Generic
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio.bridge import Bridge, asyncio_errors
@@ -12,13 +12,14 @@ from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 _LOOK_MS: Final = 500
 _MESSAGES_A_TURN: Final = 16
 
 
-class Reader(OfOneProcess):
+class Reader(OfOneProcess, Generic[V]):
     """Reads from one event loop. Source: `pulsar.asyncio.Reader`.
 
     A read that has to wait takes one of the client's threads, for half a second at a time.
@@ -33,7 +34,7 @@ class Reader(OfOneProcess):
         """A look for the next message. It stays when its read is cancelled: what it finds is the next read's."""
         self._at_once = 0
 
-    async def read_next(self) -> Message:
+    async def read_next(self) -> Message[V]:
         """The next message. A cancelled read takes none.
 
         Raises:

@@ -39,6 +39,7 @@ from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class Client(OfOneProcess):
         return producer if self._tracing is None else self._tracing.producer(producer)
 
     @takes(ConsumerOptions)
-    def subscribe(self, options: ConsumerOptions) -> Consumer:
+    def subscribe(self, options: ConsumerOptions[V]) -> Consumer[V]:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
         `topic` may be a list of topics or a compiled pattern, matched against `tenant/namespace/topic` (see
@@ -269,7 +270,7 @@ class Client(OfOneProcess):
         return subscribed(options, self._session) if self._homes is None else self._homes.consumer(options)
 
     @takes(ReaderOptions)
-    def create_reader(self, options: ReaderOptions) -> Reader:
+    def create_reader(self, options: ReaderOptions[V]) -> Reader[V]:
         """A reader of `topic` (made if it does not exist), of all its partitions or of the one that is named.
 
         It begins behind `start_message_id`, or at it with `start_message_id_inclusive`; any id will do (see
@@ -285,7 +286,9 @@ class Client(OfOneProcess):
     def _reader(self, options: ReaderOptions) -> Reader:
         return open_reader(options, self._session) if self._homes is None else self._homes.reader(options)
 
-    def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = BYTES) -> TableView:
+    def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema[V] = BYTES
+    ) -> TableView[V]:
         """The newest value of every key of `topic` (made if it does not exist), complete when this returns.
 
         `subscription_name` is part of its `str`; a table view has no subscription.

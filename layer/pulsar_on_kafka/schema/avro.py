@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import fastavro
 from fastavro.read import SchemaResolutionError
@@ -19,6 +19,7 @@ from pulsar_on_kafka.schema.avro_bounds import PayloadBounds, check_definition
 from pulsar_on_kafka.schema.definition import Record
 from pulsar_on_kafka.schema.json import parsed
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 WRITERS: Final = 128
@@ -27,7 +28,7 @@ WRITERS: Final = 128
 _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
-class AvroSchema(Schema):
+class AvroSchema(Schema[V]):
     """Values of `record_cls`, or dicts of `schema_definition` when that is None.
 
     Raises:
@@ -37,7 +38,16 @@ class AvroSchema(Schema):
         ValueError: a record of it contains itself outright, or it has more than 500 levels.
     """
 
-    def __init__(self, record_cls: type[Record] | None, schema_definition: dict[str, Any] | None = None) -> None:
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: AvroSchema[dict[str, Any]], record_cls: None, schema_definition: dict[str, Any] | None = ...
+        ) -> None: ...
+        @overload
+        def __init__(self, record_cls: type[V], schema_definition: dict[str, Any] | None = ...) -> None: ...
+
+    def __init__(self, record_cls: Any, schema_definition: dict[str, Any] | None = None) -> None:
         if record_cls is None and schema_definition is None:
             raise AssertionError("AvroSchema requires record_cls or schema_definition, got None for both")
         definition: Any = schema_definition if record_cls is None else record_cls.schema()

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
+from pulsar_on_kafka.schema.value_type import FieldV
+
 if TYPE_CHECKING:
-    from typing_extensions import Self, TypeVar
-
-    _V = TypeVar("_V", default=Any)  # so that users may write `Field` without what it holds
-else:
-    from typing import TypeVar
-
-    _V = TypeVar("_V")
+    from typing_extensions import Self
 
 
-class Field(Generic[_V]):
+class Field(Generic[FieldV]):
     """Type of a record's field. For type checkers, a record's attribute of this name is the value, not the field.
 
     Args:
@@ -35,9 +31,9 @@ class Field(Generic[_V]):
         @overload
         def __get__(self, record: None, owner: type[Any]) -> Self: ...
         @overload
-        def __get__(self, record: object, owner: type[Any]) -> _V: ...
+        def __get__(self, record: object, owner: type[Any]) -> FieldV: ...
         def __get__(self, record: object, owner: type[Any]) -> Any: ...
-        def __set__(self, record: object, value: _V | None) -> None: ...
+        def __set__(self, record: object, value: FieldV | None) -> None: ...
 
     avro_type: ClassVar[str]
     python_types: ClassVar[tuple[type[Any], ...]] = ()

@@ -196,7 +196,7 @@ def plain_reader(kind: SchemaType) -> Callable[[bytes], Any]:
     return read
 
 
-class GenericSchema(Schema):
+class GenericSchema(Schema[Any]):
     """Reads what was written with `info`."""
 
     def __init__(self, info: SchemaInfo, decode: Callable[[bytes], Any]) -> None:
@@ -240,7 +240,7 @@ def generic_schema(info: SchemaInfo) -> Schema:
     raise NotSupported(f"values of a schema of type {kind.name} without a class")
 
 
-class AutoConsumeSchema(Schema):
+class AutoConsumeSchema(Schema[Any]):
     """Reads each message by the schema that it was written with."""
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class AutoConsumeSchema(Schema):
         return "AutoConsumeSchema"
 
 
-class AutoProduceBytesSchema(Schema):
+class AutoProduceBytesSchema(Schema[bytes]):
     """Bytes that are encoded already, checked before they are sent.
 
     Args:

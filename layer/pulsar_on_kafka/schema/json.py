@@ -7,23 +7,24 @@ from collections.abc import Iterable
 from enum import Enum
 from json.encoder import encode_basestring_ascii
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pulsar_on_kafka.schema.definition import Record, values_of
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaType
 
 _LITERALS: Final = {None: "null", True: "true", False: "false"}
 
 
-class JsonSchema(Schema):
+class JsonSchema(Schema[V]):
     """Records of `record_cls` as JSON with one blank of indentation a level; enum members by value, bytes as UTF-8.
 
     Kept as it is officially: an enum member whose value is text can be read back only when the text is its name.
     """
 
-    def __init__(self, record_cls: type[Record]) -> None:
-        super().__init__(record_cls, SchemaType.JSON, record_cls.schema(), "JSON")
+    def __init__(self, record_cls: type[V]) -> None:
+        super().__init__(record_cls, SchemaType.JSON, cast("type[Record]", record_cls).schema(), "JSON")
 
     def encode(self, obj: Any) -> bytes:
         """Raises TypeError for anything but a record of the class. ValueError: the record contains itself."""

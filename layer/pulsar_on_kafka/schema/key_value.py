@@ -43,7 +43,7 @@ class KeyValue(NamedTuple):
     value: Any
 
 
-class KeyValueSchema(Schema):
+class KeyValueSchema(Schema[KeyValue]):
     """KeyValues of two schemas. Text and bytes have no definition in it, as Java's have none."""
 
     def __init__(

@@ -7,8 +7,9 @@ the methods of the official client's native object (`schema_type()`, `schema()`,
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 NO_DEFINITION: Final = b"null"
@@ -21,7 +22,7 @@ class HasData(Protocol):
     def data(self) -> bytes: ...
 
 
-class Schema:
+class Schema(Generic[V]):
     """Encoder and decoder of values, with a definition for the registry.
 
     A subclass that does not call this constructor counts as one of bytes.
@@ -47,7 +48,7 @@ class Schema:
         """The payload for `obj`; None for one that is null. Raises TypeError for a value of a wrong type."""
         raise NotImplementedError
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> V:
         """The value of a payload that was written with this schema."""
         raise NotImplementedError
 
@@ -66,7 +67,7 @@ class Schema:
             )
 
 
-class BytesSchema(Schema):
+class BytesSchema(Schema[bytes]):
     """Payloads are bytes."""
 
     def __init__(self) -> None:
@@ -83,7 +84,7 @@ class BytesSchema(Schema):
         return "BytesSchema"
 
 
-class StringSchema(Schema):
+class StringSchema(Schema[str]):
     """Payloads are text in UTF-8."""
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.schema.json import parsed
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka_schema_compat.protobuf.descriptors import FIELD_TYPES
 
@@ -183,7 +184,7 @@ def _places(text: str) -> int:
     return max(len(text.lower().split("e")[0].replace(".", "").replace("-", "").strip("0")) - 1, 0)
 
 
-class _MessageSchema(Schema):
+class _MessageSchema(Schema[V]):
     """Messages of a generated class, in Protobuf's binary form.
 
     Fields are read by number, whatever version wrote them, so the writer's schema is not needed. The package is so
@@ -220,27 +221,27 @@ class _MessageSchema(Schema):
         return f"{type(self).__name__}({self._record_cls.__name__})"
 
 
-class ProtobufNativeSchema(_MessageSchema):
+class ProtobufNativeSchema(_MessageSchema[V]):
     """Its definition are the files of the message's class. Source: pulsar-client 3.13.0 and the Java client.
 
     Raises:
         TypeError: `record_cls` is no generated message class.
     """
 
-    def __init__(self, record_cls: Any) -> None:
+    def __init__(self, record_cls: type[V]) -> None:
         definition = _definition(_descriptor(record_cls))
         super().__init__(record_cls, SchemaType.PROTOBUF_NATIVE, definition, "PROTOBUF_NATIVE")
         self._take(record_cls)
 
 
-class ProtobufSchema(_MessageSchema):
+class ProtobufSchema(_MessageSchema[V]):
     """Its definition is Avro text (`avro_text`). Source: the Java client; the official Python client has none.
 
     Raises:
         TypeError: `record_cls` is no generated message class, or it has a group.
     """
 
-    def __init__(self, record_cls: Any) -> None:
+    def __init__(self, record_cls: type[V]) -> None:
         descriptor = _descriptor(record_cls)
         self._take(record_cls)
         properties = {

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Generic, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import outcome
@@ -51,6 +51,7 @@ from pulsar_on_kafka.exceptions import (
     UnknownError,
 )
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import (
     BatchedMessageId,
@@ -64,7 +65,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 _log = logging.getLogger(__name__)
 
 
-MessageListener = Callable[["Consumer", Message], None]
+MessageListener = Callable[["Consumer[V]", Message[V]], None]
 
 
 MIN_ACK_TIMEOUT_MS: Final = 10_000
@@ -72,14 +73,17 @@ MIN_ACK_TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Official:
-    """The official options of `subscribe`."""
+class ConsumerOptions(Generic[V]):
+    """The official options of `subscribe`, and ours, which are given by keyword only.
+
+    One class, since pyright does not infer `V` from inherited fields.
+    """
 
     topic: str | list[str] | re.Pattern[str]
     subscription_name: str
     consumer_type: ConsumerType = ConsumerType.Exclusive
-    schema: Schema = BYTES
-    message_listener: MessageListener | None = None
+    schema: Schema[V] = BYTES
+    message_listener: MessageListener[V] | None = None
     receiver_queue_size: Annotated[int, OptionRange(0)] = 1000
     max_total_receiver_queue_size_across_partitions: Annotated[int, OptionRange(0)] = 50000
     consumer_name: str | None = None
@@ -101,20 +105,16 @@ class _Official:
     regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None
     crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerOptions(_Official):
-    """The official options of `subscribe`, and ours, which are given by keyword only."""
-
-    negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
-    priority_level: Annotated[int, OptionRange(0)] = 0
-    retry_enable: bool = False
-    retry_letter_backoff: RedeliveryBackoff | None = None
-    expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = 60_000
-    subscription_mode: SubscriptionMode = SubscriptionMode.Durable
-    max_unacked_messages_on_consumer: Annotated[int | None, OptionRange(0, MAX_NUMBER)] = None
-    ordered_redelivery: bool | None = None
+    negative_ack_redelivery_backoff: RedeliveryBackoff | None = field(default=None, kw_only=True)
+    priority_level: Annotated[int, OptionRange(0)] = field(default=0, kw_only=True)
+    retry_enable: bool = field(default=False, kw_only=True)
+    retry_letter_backoff: RedeliveryBackoff | None = field(default=None, kw_only=True)
+    expire_time_of_incomplete_chunked_message_ms: Annotated[int, OptionRange(1)] = field(default=60_000, kw_only=True)
+    subscription_mode: SubscriptionMode = field(default=SubscriptionMode.Durable, kw_only=True)
+    max_unacked_messages_on_consumer: Annotated[int | None, OptionRange(0, MAX_NUMBER)] = field(
+        default=None, kw_only=True
+    )
+    ordered_redelivery: bool | None = field(default=None, kw_only=True)
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
@@ -161,7 +161,7 @@ class ConsumerOptions(_Official):
             )
 
 
-class Consumer(Receiving["Consumer"]):
+class Consumer(Receiving["Consumer[Any]", V]):
     """A consumer of one subscription. Thread-safe. Source: `pulsar.Consumer`.
 
     Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.

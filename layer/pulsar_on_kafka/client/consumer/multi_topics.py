@@ -34,6 +34,7 @@ from pulsar_on_kafka.exceptions import (
     OperationNotSupported,
     PulsarException,
 )
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
@@ -48,7 +49,7 @@ OpenOne = Callable[[str, int, bool], Consumer]
 """(topic, receiver queue size over all its partitions, it is new) to its consumer."""
 
 
-class MultiTopicsConsumer(Consumer):
+class MultiTopicsConsumer(Consumer[V]):
     """The consumer receives the messages of all its topics in turns, and passes each call about a message on to the
     topic's own consumer.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Generic, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
@@ -34,20 +34,21 @@ from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
-ReaderListener = Callable[["Reader", Message], None]
+ReaderListener = Callable[["Reader[V]", Message[V]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderOptions:
+class ReaderOptions(Generic[V]):
     """The official options of `create_reader`."""
 
     topic: str
     start_message_id: Annotated[NativeMessageId | MessageId, ELSEWHERE]
-    schema: Schema = BYTES
-    reader_listener: ReaderListener | None = None
+    schema: Schema[V] = BYTES
+    reader_listener: ReaderListener[V] | None = None
     receiver_queue_size: Annotated[int, OptionRange(0)] = 1000
     reader_name: str | None = None
     subscription_role_prefix: str | None = None
@@ -73,7 +74,7 @@ class ReaderOptions:
         return consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
 
 
-class Reader(OfOneProcess):
+class Reader(OfOneProcess, Generic[V]):
     """A reader reads every message behind a place, in order, and keeps no trace of it. Thread-safe. Source:
     `pulsar.Reader`.
 
@@ -147,7 +148,7 @@ class Reader(OfOneProcess):
         who = f"reader={inbox.name} topic={self._name}"
         return StatsLine(who, {"received": inbox.delivered}, {"inbox": len(inbox.queue)})
 
-    def read_next(self, timeout_millis: int | None = None) -> Message:
+    def read_next(self, timeout_millis: int | None = None) -> Message[V]:
         """The next message, waited for (`timeout_millis` at most; None: for ever).
 
         Raises:

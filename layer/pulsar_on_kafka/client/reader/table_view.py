@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.broker.publishing.arguments import of_type
@@ -14,13 +14,14 @@ from pulsar_on_kafka.client.receiving.incoming_schema import KeptMessage
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import ConsumerNotInitialized
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.value_type import V
 
 _log = logging.getLogger(__name__)
 
-TableCallback = Callable[[str, Any], None]
+TableCallback = Callable[[str, V], None]
 
 
-class TableView(OfOneProcess):
+class TableView(OfOneProcess, Generic[V]):
     """A dictionary that follows a topic: key to the payload of its newest message. Thread-safe.
 
     Complete up to the moment at which it was made; later messages arrive on the client's listener thread. A message
@@ -29,7 +30,7 @@ class TableView(OfOneProcess):
     `pulsar.TableView`.
     """
 
-    def __init__(self, table_view: Reader, topic: str, subscription: str | None, schema: Schema) -> None:
+    def __init__(self, table_view: Reader[V], topic: str, subscription: str | None, schema: Schema[V]) -> None:
         """`table_view` is a reader at the topic's beginning, which is the view's from now on.
 
         Raises:
@@ -67,7 +68,7 @@ class TableView(OfOneProcess):
             except Exception:  # the other listeners get it all the same
                 _log.exception("table_view=%s a listener failed", self._topic)
 
-    def get(self, key: str) -> Any | None:
+    def get(self, key: str) -> V | None:
         """The value of a key; None when there is none.
 
         Raises:
@@ -76,12 +77,12 @@ class TableView(OfOneProcess):
         kept = self._payloads.get(of_type(str, "key", key))
         return None if kept is None else self._value(kept)
 
-    def for_each(self, callback: TableCallback) -> None:
+    def for_each(self, callback: TableCallback[V]) -> None:
         """Call `callback(key, value)` for every key there is now. What it raises ends this."""
         for key, kept in list(self._payloads.items()):
             callback(key, self._value(kept))
 
-    def for_each_and_listen(self, callback: TableCallback) -> None:
+    def for_each_and_listen(self, callback: TableCallback[V]) -> None:
         """`for_each`, and have `callback` called for every change from then on: none is missed, none comes twice.
 
         Later calls come from the client's listener thread; a removed key comes with the value of an empty payload, as

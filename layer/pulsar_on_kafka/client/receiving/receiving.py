@@ -22,6 +22,7 @@ from pulsar_on_kafka.client.receiving.batch_receive import (
 )
 from pulsar_on_kafka.client.values.message import Message, ReceivedMessage
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result, Timeout
+from pulsar_on_kafka.schema.value_type import V
 
 _C = TypeVar("_C")
 """The consumer that a listener is given."""
@@ -45,7 +46,7 @@ def taken(inbox: Inbox, timeout_millis: int | None, where: str) -> Message:
             raise Timeout(f"no message on {where} within {timeout_millis} ms") from None
 
 
-class Receiving(OfOneProcess, Generic[_C]):
+class Receiving(OfOneProcess, Generic[_C, V]):
     """The receiving half of a consumer. Thread-safe."""
 
     def __init__(
@@ -54,7 +55,7 @@ class Receiving(OfOneProcess, Generic[_C]):
         session: Session,
         subscription: str,
         batch_policy: ConsumerBatchReceivePolicy | None,
-        listener: Callable[[_C, Message], None] | None,
+        listener: Callable[[_C, Message[V]], None] | None,
     ) -> None:
         self._inbox: Inbox = inbox
         self._subscription_name = subscription
@@ -84,7 +85,7 @@ class Receiving(OfOneProcess, Generic[_C]):
             self._inbox.expect(1)  # with a queue of size 0 it takes one message at a time
             self._start_task(self._listen_once)
 
-    def receive(self, timeout_millis: int | None = None) -> Message:
+    def receive(self, timeout_millis: int | None = None) -> Message[V]:
         """The next message, waited for (`timeout_millis` at most; None: for ever).
 
         Raises:
@@ -125,7 +126,7 @@ class Receiving(OfOneProcess, Generic[_C]):
         asyncio."""
         self._inbox.queue.appendleft(cast("ReceivedMessage", message))
 
-    def batch_receive(self) -> list[Message]:
+    def batch_receive(self) -> list[Message[V]]:
         """Messages up to the number, the size or the time of the batch receive policy.
 
         Empty when none arrived in that time; without a time-out it waits until the batch is full.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from operator import index
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, cast
 
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
@@ -14,6 +14,7 @@ from pulsar_on_kafka.broker.subscriptions.records.decryption import OpenedRecord
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import (
     BatchedMessageId,
@@ -30,7 +31,7 @@ from pulsar_on_kafka_mapping.wire.stored_entries import kept_properties
 _log: Final = logging.getLogger(__name__)
 
 
-class Message:
+class Message(Generic[V]):
     """A received message. Source: `pulsar.Message`.
 
     Consumers create `ReceivedMessage`s. A subclass of an application may have attributes and a constructor of its own.
@@ -65,7 +66,7 @@ class Message:
         value = self.record.value()
         return b"" if value is None else value
 
-    def value(self) -> Any:
+    def value(self) -> V:
         """The payload, decoded by the consumer's schema from the one that it was written with.
 
         None for a null payload, except by BytesSchema and StringSchema, to which it is empty.
@@ -74,7 +75,8 @@ class Message:
             InvalidMessage, ...: see `IncomingValues.value`; other messages can be read all the same.
         """
         endpoint = self.feed.endpoint
-        return endpoint.schema.decode(self.data()) if endpoint.values is None else endpoint.values.value(self)
+        found = endpoint.schema.decode(self.data()) if endpoint.values is None else endpoint.values.value(self)
+        return cast("V", found)
 
     def has_null_value(self) -> bool:
         """Whether the payload is null, which is not an empty one."""

@@ -26,7 +26,7 @@ from typing import (
 )
 
 from pulsar_on_kafka.broker.publishing.arguments import check_range, check_type
-from pulsar_on_kafka.schema.plain import BytesSchema
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 
 _Given = ParamSpec("_Given")
 _Options = TypeVar("_Options", bound="OptionTable")
@@ -51,7 +51,7 @@ class OptionRange(NamedTuple):
     most: int | None = None
 
 
-BYTES: Final = BytesSchema()
+BYTES: Final[Schema[Any]] = BytesSchema()
 ELSEWHERE: Final = "elsewhere"
 """The user of the option checks its type."""
 
