@@ -92,10 +92,13 @@ def test_they_are_delivered_at_their_time_when_it_aborts(
     assert sorted(payloads(receive(consumer, 4))) == ["0", "1", "2", "3"]
 
 
-def test_a_conflict_lets_it_be_aborted_only(client: pulsar.Client, admin: AdminClient, topic: str) -> None:
+def test_a_conflict_lets_it_be_aborted_only(client: pulsar.Client, service_url: str, topic: str) -> None:
+    """The administrator is in the process of the cursor's owner."""
+    admin = AdminClient(service_url)
     producer = client.create_producer(topic)
     ids = [producer.send(str(number).encode(), deliver_after=HOUR) for number in range(2)]
     delayed_until_seen(client.subscribe(topic, "a", SHARED), 2)
+    assert client._session.node() is admin.node
     first, second = client.new_transaction(), client.new_transaction()
     assert admin.cancel_messages(topic, message_ids=ids[:1], transaction=first) == {"a": 1, "b": 1}
     with pytest.raises(pulsar.TransactionConflict):
@@ -109,3 +112,4 @@ def test_a_conflict_lets_it_be_aborted_only(client: pulsar.Client, admin: AdminC
         admin.cancel_messages(topic, message_ids=[producer.send(b"x")], transaction=first)
     with pytest.raises(TypeError, match="transaction"):
         admin.cancel_messages(topic, key="k", transaction="1:1")  # type: ignore[arg-type]
+    admin.close()

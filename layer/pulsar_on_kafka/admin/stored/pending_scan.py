@@ -16,6 +16,7 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.subscriptions.records.chunks import chunk_info
 from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
@@ -104,8 +105,8 @@ class _Chunks:
 class PendingScan:
     """A scan of one partition, from its oldest unacknowledged message to the log's end at construction.
 
-    Messages of open and of aborted transactions are passed over. Memory: the cursors, 4,096 records,
-    and the offsets of 1,000 incomplete messages in chunks.
+    Messages of open and of aborted transactions are passed over. Memory: the cursors, 4,096 records, and the offsets of
+    1,000 incomplete messages in chunks.
     """
 
     def __init__(
@@ -138,11 +139,10 @@ class PendingScan:
             return
         for first, last in _blocks(self._named.ranges()):
             yield from self._between(max(start, first), min(end, last + 1))
-        for _, last in self._without_beginning.ranges():  # the id names no first chunk
-            self._named = self._without_beginning
-            self._chunks = _Chunks()
-            yield from self._between(start, min(end, last + 1))
-            break
+        left = self._without_beginning.ranges()  # ids that do not name the first chunk
+        if left:
+            self._named, self._chunks = self._without_beginning, _Chunks()
+            yield from self._between(start, min(end, left[-1][1] + 1))
 
     def _between(self, start: int, end: int) -> Iterator[PendingMessage]:
         position = start
@@ -168,7 +168,10 @@ class PendingScan:
         offset, offsets = record.offset(), [record.offset()]
         named = self._named is None or offset in self._named
         headers = headers_by_name(record)
-        info = chunk_info(record) if CHUNK in headers else None
+        try:
+            info = chunk_info(record) if CHUNK in headers else None
+        except CorruptRecord:
+            return  # a consumer skips it, and reports it
         if info is not None:
             whole = self._chunks.whole(offset, info)
             if whole is None:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
+from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.record_headers import DELIVER_AT, PRODUCER, unpack
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 from tests.seeds import for_each_seed
 from tests.unit.broker.subscriptions.partition.test_owned_partition import Record, a_partition, taken
 
@@ -136,6 +140,28 @@ def test_a_partition_sets_aside_what_is_not_due_and_reads_it_again_then() -> Non
     assert owned.has_redeliveries
     owned.release_due(10)
     assert list(owned.redeliveries.waiting) == [3]  # 1 was acknowledged meanwhile
+
+
+def test_delayed_messages_that_a_transaction_holds_keep_their_time() -> None:
+    owned = a_partition(terms=PartitionTerms(delays=True))
+    holdings = Holdings()
+    holdings.hold(TxnId(0, 1), TxnAck(BitMap64([0, 1])))
+    owned.held.attach(holdings)
+    owned.intake.accept([0, 1, 2, 3], [DelayedRecord(at, ("x",) if at % 2 else ()) for at in range(4)])
+    assert taken(owned) == [2]
+    assert len(owned.intake.delayed or ()) == 2
+    owned.redeliver_released(holdings.release(TxnId(0, 1)).whole)
+    assert list(owned.redeliveries.waiting) == [0]  # 1 waits for its time
+
+
+def test_cancelled_messages_are_not_delayed_any_more() -> None:
+    owned = a_partition(terms=PartitionTerms(delays=True))
+    owned.intake.accept([0, 1, 2, 3], [DelayedRecord(at, ("x",) if at % 2 else ()) for at in range(4)])
+    ledgers = of_offsets(BitMap64([0, 1]), {}, owned.identity.entries_per_ledger)
+    assert owned.acknowledge_ledgers(ledgers) == 2
+    assert owned.acknowledge_ledgers(ledgers) == 0
+    assert len(owned.intake.delayed or ()) == 1
+    assert taken(owned) == [2]
 
 
 def test_without_a_place_for_them_they_are_delivered_at_once() -> None:
