@@ -34,6 +34,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.lease_options import (
 )
 from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.broker.subscriptions.member.consumer_drains import ConsumerDrains
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionAcks
@@ -157,6 +158,9 @@ class World:
         self.hangs = random.Random(f"hangs {rng.getstate()}")
         """When consumers hang: they receive nothing, and say nothing of what they have."""
         self.often_hangs = self.hangs.choice((0.0, 0.02, 0.05))
+        self.drains = random.Random(f"drains {rng.getstate()}")
+        """When consumers begin to drain."""
+        self.often_drains = self.drains.choice((0.0, 0.0, 0.01, 0.05))
         self.delivered: Counter[int] = Counter()
         """How often applications received a message; not what their consumers held when they were closed in good
         order, as in Pulsar."""
@@ -468,6 +472,7 @@ class Inbox(Endpoint):
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         world = self.process.world
+        assert not self.emptied, f"{self.name} drains, and gets {[each.offset for each in deliveries]}"
         for delivery in deliveries:
             offset = delivery.offset
             if not self.process.out_of_group and not self.process.is_expelled():
@@ -587,6 +592,10 @@ class Process:
         self.leasing = Leasing(
             handle, terms, world, self.dispatcher, lessee, self._seek, self.owned, self.consumers, lambda: None
         )
+        self.drains = ConsumerDrains(
+            world, self.dispatcher, lessee, self.owned, self.consumers, lambda: None,
+            in_order=world.kind is SubscriptionType.FAILOVER,
+        )  # fmt: skip
         for number in range(world.rng.randrange(1, 3)):
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
         self.holds_seeks = 0
@@ -649,6 +658,7 @@ class Process:
                 self.answer()
             self.read()
         self.application()
+        self.end_drains()
         self.flush()
 
     def lose_place(self) -> None:
@@ -807,7 +817,9 @@ class Process:
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
             # Whoever is not the active one any more never is again, unless others leave.
-            calm = world.troubles == 0 and not (world.moves or world.seeks or world.refuses or world.often_again)
+            calm = world.troubles == 0 and not (
+                world.moves or world.seeks or world.refuses or world.often_again or world.often_drains
+            )
             assert not calm or offset not in inbox.received, f"{offset} comes to {inbox.name} again"
             inbox.received.add(offset)
             self.held.append(delivery)
@@ -826,7 +838,7 @@ class Process:
             over = offset in world.acked or offset in world.refused_late
             fine = over or holder.closed or not holder.process.holds_in(epoch)
             assert fine, f"{offset} is {holder.name}'s, and {inbox.name} received it"
-        moves = world.moves or world.hands_over
+        moves = world.moves or world.hands_over or world.often_drains
         if world.troubles == 0 and not moves and not world.seeks and offset not in world.acked:
             assert delivery.redeliveries == world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         assert delivery.redeliveries <= world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
@@ -954,6 +966,36 @@ class Process:
         self.leasing.detach(gone)
         self.dispatcher.detach(gone)
         self.forget_held_by(gone)
+
+    def drain_one(self) -> None:
+        """A consumer takes no more; another one comes in its place at once."""
+        inbox = self.world.drains.choice(self.inboxes())
+        if inbox.draining:
+            return
+        inbox.begin_draining()
+        if self.world.drains.random() < 0.5:  # its application receives until the member looks
+            for _ in range(min(2, len(inbox.queue))):
+                self.receive(inbox, inbox.queue.popleft())
+        self.drains.begin(inbox)
+        if all(each.draining for each in self.inboxes()):
+            self.dispatcher.attach(Inbox(self, f"{inbox.name}+"))
+
+    def end_drains(self) -> None:
+        """Consumers that are done leave, and sometimes others, whose time is up."""
+        world = self.world
+        for inbox in [each for each in self.inboxes() if each.draining]:
+            done = not self.drains.unsettled(inbox)
+            if not done and world.drains.random() > 0.002:
+                continue
+            held = [offset for offset, (holder, _) in world.holders.items() if holder is inbox]
+            calm = not world.troubles and not world.seeks and not world.often_again
+            assert not done or not calm or not held, f"{inbox.name} is drained, and has {held}"
+            if len(self.inboxes()) == 1:  # a process has a consumer as long as it is a member
+                self.dispatcher.attach(Inbox(self, f"{self.client_id}-+"))
+            self.dispatcher.drain()
+            self.leasing.detach(inbox)
+            self.dispatcher.detach(inbox)
+            self.forget_held_by(inbox)
 
     def forget_held_by(self, gone: Endpoint) -> None:
         """It was closed in good order: what it held is not delivered by that."""

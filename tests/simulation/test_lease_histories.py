@@ -7,7 +7,7 @@ nobody gets a message of a key while another live consumer has one of it, and ke
 are what was refused, as long as no process dies, and never more; on Failover a consumer gets messages in order from the
 first that is not acknowledged on, and leaves none out; where a dead letter policy is set, applications receive a
 message `max_redeliver_count + 1` times at most, whatever happens, without what they held when they closed in good
-order.
+order. A consumer that drains gets nothing, and is done when its application has settled what it received.
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ def seek_now_and_then(world: World, luck: float) -> None:
         owner.seek()
 
 
+def drain_now_and_then(world: World, process: Process) -> None:
+    if process in world.processes and not process.paused and world.drains.random() < world.often_drains:
+        process.drain_one()
+
+
 def hang_now_and_then(world: World, process: Process) -> None:
     if world.hangs.random() < world.often_hangs:
         for inbox in process.inboxes():
@@ -62,6 +67,7 @@ def disturb(world: World) -> None:
     if world.hands_over and 0.04 < luck < 0.06 and owner is not None and owner.owned and not owner.paused:
         owner.hand_over()
     seek_now_and_then(world, luck)
+    drain_now_and_then(world, process)
     hang_now_and_then(world, process)
     if not world.faults:
         return

@@ -327,9 +327,12 @@ class Dispatcher:
 
     def take_up(self, owned: OwnedPartition, held: Mapping[Endpoint, HeldMessages]) -> None:
         """Serve a partition that was taken over, after all members have reported what they hold (Failover). The active
-        consumer keeps its messages if no other consumer holds any; otherwise all are redelivered."""
+        consumer keeps its messages if no other consumer holds any; otherwise all are redelivered. A draining consumer
+        stays the active one, if it holds some."""
         self.choose_active()
         for endpoint, (messages, chunked) in held.items():
+            if len(held) == 1 and endpoint.draining and endpoint in self._endpoints:
+                owned.active = endpoint.feed(owned.slot)
             if len(held) == 1 and owned.active is endpoint.feed(owned.slot):
                 owned.still_out(messages, chunked)
                 owned.kept_upto = max(messages) + 1

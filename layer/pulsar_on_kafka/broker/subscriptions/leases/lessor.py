@@ -251,11 +251,11 @@ class Lessor:
         self, member: LeaseMember, endpoint: RemoteEndpoint, report: Report, fresh: Mapping[int, OwnedPartition]
     ) -> None:
         """A draining consumer holds what the report says, and no other entry that was leased to it. Its process drops
-        leases that it has not received yet."""
+        leases that it has not received yet. Entries that it negatively acknowledged wait for their delay."""
         for number, owned in () if self._in_order else fresh.items():
             if self._take_overs.awaits(number, member.id.client_id):
                 continue
-            kept, held = BitMap64(), report.answers.get(number)
+            kept, held = self._dispatch.redelivery.waiting(owned).copy(), report.answers.get(number)
             for (consumer, _), offsets in () if held is None else held.offsets.items():
                 if consumer == endpoint.number:
                     kept |= offsets

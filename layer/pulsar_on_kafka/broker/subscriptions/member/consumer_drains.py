@@ -69,7 +69,8 @@ class ConsumerDrains:
             for number in taken.keys() & self._owned.keys():
                 owned = self._owned[number]
                 not_received = owned.in_flight.not_received(taken[number], owned.chunks.known)
-                owned.take_back(endpoint.feed(owned.slot), not_received)
+                refused = self._dispatcher.redelivery.waiting(owned)
+                owned.take_back(endpoint.feed(owned.slot), not_received - refused)
         if self._lessee is not None:
             self._lessee.take_back(endpoint, taken)
         self._dispatcher.stop_serving(endpoint)
