@@ -17,11 +17,15 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import MessagePlace, export_name, sequence_id
 from pulsar_on_kafka.schema import AvroSchema, Integer, KeyValue, KeyValueEncodingType, KeyValueSchema, Record, String
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from tests.from_pulsar.by_hand import ByHand
 from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
-from tests.waiting import until
+from tests.integration.gateway.wire import Wire
+from tests.waiting import patience, until
 
 _KEPT = {"retention_time_in_minutes": -1, "retention_size_in_mb": -1}
 
@@ -320,6 +324,33 @@ def test_pulsar_has_forgotten_the_sequence_ids(
     assert (ran["messages"], ran["acknowledged"]) == (10, {"s": 10})
     assert [int(message.data()) for message in _read(there, orders)] == [*range(10), 100, *range(10, 20)]
     assert sorted(map(int, _left(there, orders, "s"))) == [*range(1, 20, 2), 100]
+    report = pok.json("export", "verify", tenant, *_to(there))
+    assert report["good"], report["problems"]
+
+
+def test_a_run_that_was_killed_within_a_message_in_chunks(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """The next run sends all chunks again, by another name: clients drop a message whose first chunk came twice."""
+    namespace = _namespace(admin, tenant)
+    large = f"persistent://{namespace}/large"
+    client.subscribe(large, "s", pulsar.ConsumerType.Shared).close()
+    payload = bytes(range(256)) * 50_000
+    producer = client.create_producer(large, chunking_enabled=True)
+    producer.send(b"0")
+    pok = CommandLine(service_url, "migrate")
+    pok("export", "run", tenant, *_to(there))
+    producer.send(payload)
+    producer.send(b"2")
+    with Wire(there) as wire:
+        killed = ByHand(wire, large)
+        here = admin.node.topics.open(TopicName.parse(large), patience())
+        name = export_name(admin.node.cluster_id, here.layout.incarnation, 0)
+        for last in range(1, 30):  # where the last chunk here can be
+            uuid = f"{name}-{sequence_id(MessagePlace(last, 0))}"
+            killed.send(b"x", uuid=uuid, chunks=3, chunk_id=0, chunked_bytes=len(payload))
+    pok("export", "run", tenant, *_to(there))
+    assert [message.data() for message in _read(there, large)] == [b"0", payload, b"2"]
     report = pok.json("export", "verify", tenant, *_to(there))
     assert report["good"], report["problems"]
 

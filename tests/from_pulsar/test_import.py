@@ -18,9 +18,8 @@ import pulsar as official
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka_mapping.wire.commands import Type
-from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
+from tests.from_pulsar.by_hand import ByHand
 from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
@@ -331,25 +330,6 @@ def test_what_transactions_sent_and_acknowledged(
         comes(3, texts, texts[2:])
     assert sorted(message.data() for message in _received(client, paid, "s")) == sorted(texts[2:])
     assert admin.subscription_stats(void, "s").backlog == 0
-
-
-class ByHand:
-    """A producer on Pulsar that sends chunks one by one."""
-
-    def __init__(self, wire: Wire, topic: str) -> None:
-        self._wire = wire
-        self._sent = 0
-        assert wire.connect()[0] is Type.CONNECTED
-        wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=1)  # loads it
-        self._name = wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=2).producer_name
-
-    def send(self, payload: bytes, **fields: Any) -> None:
-        metadata = PulsarMetadata(
-            producer_name=self._name, sequence_id=self._sent, publish_time_ms=time.time_ns() // 1_000_000, **fields
-        )
-        self._wire.send_as(metadata, 1, payload)
-        assert self._wire.hear()[0] is Type.SEND_RECEIPT
-        self._sent += 1
 
 
 def test_messages_in_chunks_that_pulsars_client_gives_up_are_named(

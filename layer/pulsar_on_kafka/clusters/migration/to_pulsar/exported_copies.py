@@ -1,8 +1,11 @@
 """Copies of messages of one partition here in its partition of Pulsar: their names, their places, and the
 acknowledgements that they lack there. Pure.
 
-    producer     pok.export.<cluster id>.<topic incarnation>.<partition>-v<schema version here, none without one>
-    sequence id  (offset << 17 | batch index) + 1
+    producer     pok.export.<Kafka's cluster id>.<topic incarnation>.<partition>
+    sequence id  (offset << 17 | index) + 1
+
+The index is that in the record's batch. A message that the client may send in chunks, which is in no batch, has a
+random one: the client names chunks by the sequence id, and receivers drop a message whose first chunk came twice.
 
 So each copy names its original. Sequence ids grow along the log, so Pulsar's deduplication stores each copy once, and
 the highest one is the progress of the export.
@@ -27,15 +30,15 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     place_of,
 )
 from pulsar_on_kafka_mapping.errors import MappingError
-from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 
 BATCH_BITS: Final = 17
+MAX_INDEX: Final = (1 << BATCH_BITS) - 1
 _MAX_OFFSET: Final = (1 << 63 - BATCH_BITS) - 1
 
 
 class MessagePlace(NamedTuple):
-    """A message here: the offset of its record (of the last chunk), and its index in the record's batch (0 without
-    one)."""
+    """A message here: the offset of its record (of the last chunk), and its index in the record's batch (0 or random
+    without one)."""
 
     offset: int
     batch_index: int
@@ -43,36 +46,22 @@ class MessagePlace(NamedTuple):
 
 def sequence_id(place: MessagePlace) -> int:
     """1 or more, since Pulsar's client takes 0 for none. Raises MappingError: the offset or the index is too large."""
-    offset, batch_index = place
-    if not (0 <= offset <= _MAX_OFFSET and 0 <= batch_index < 1 << BATCH_BITS):
+    offset, index = place
+    if not (0 <= offset <= _MAX_OFFSET and 0 <= index <= MAX_INDEX):
         raise MappingError(
-            f"offset {offset} and batch index {batch_index} have no sequence id: offsets are at most {_MAX_OFFSET}, "
-            f"indexes below {1 << BATCH_BITS}"
+            f"offset {offset} and index {index} have no sequence id: offsets are at most {_MAX_OFFSET}, "
+            f"indexes {MAX_INDEX}"
         )
-    return (offset << BATCH_BITS | batch_index) + 1
+    return (offset << BATCH_BITS | index) + 1
 
 
 def original_at(sequence: int) -> MessagePlace:
-    return MessagePlace(sequence - 1 >> BATCH_BITS, sequence - 1 & (1 << BATCH_BITS) - 1)
+    return MessagePlace(sequence - 1 >> BATCH_BITS, sequence - 1 & MAX_INDEX)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportNames:
-    """The producer names of one partition's export."""
-
-    cluster_id: str
-    incarnation: int
-    partition: int
-
-    def __str__(self) -> str:
-        return f"pok.export.{self.cluster_id}.{self.incarnation}.{self.partition}-v"
-
-    def of(self, schema_header: bytes | None) -> str:
-        """Raises CorruptRecord: the header is none."""
-        return f"{self}{'none' if schema_header is None else SchemaVersion.from_header(schema_header).number}"
-
-    def has(self, producer_name: str) -> bool:
-        return producer_name.startswith(str(self))
+def export_name(cluster_id: str, incarnation: int, partition: int) -> str:
+    """The producer's name, for all copies of one partition: so Pulsar lets no second export in."""
+    return f"pok.export.{cluster_id}.{incarnation}.{partition}"
 
 
 @dataclass(slots=True)
@@ -103,10 +92,10 @@ class ExportedCopies:
         if digest is not None:
             self._digests.append(digest)
 
-    def digest(self, sequence: int) -> int | None:
-        """None: there is no copy."""
-        at = bisect_left(self.sequences, sequence)
-        if at < len(self.sequences) and self.sequences[at] == sequence:
+    def digest(self, first: int, last: int) -> int | None:
+        """The digest of the first copy with a sequence id from `first` to `last`; None without one."""
+        at = bisect_left(self.sequences, first)
+        if at < len(self.sequences) and self.sequences[at] <= last:
             return self._digests[at]
         return None
 

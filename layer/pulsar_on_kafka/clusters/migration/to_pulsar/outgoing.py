@@ -9,11 +9,19 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import PulsarMessage
-from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import MessagePlace, sequence_id
+from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import (
+    MAX_INDEX,
+    MessagePlace,
+    original_at,
+    sequence_id,
+)
 from pulsar_on_kafka_mapping.records.message_record import RecordHeaders
 
 _MAX_METADATA_BYTES: Final = 1 << 20
 """For keys and properties: Pulsar's client puts them into each chunk, of 5 MiB by default."""
+
+_MIN_CHUNKED_BYTES: Final = 64 * 1024
+"""Below every `maxMessageSize` in use; 5 MiB by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +32,24 @@ class PreparedMessage:
     content: PulsarMessage
     schema: bytes | None
     deliver_at_ms: int | None
+    may_be_in_chunks: bool = False
+
+    @property
+    def sequence_ids(self) -> tuple[int, int]:
+        """The first and the last sequence id that a copy of it can have."""
+        own = self.content.sequence_id
+        if not self.may_be_in_chunks:
+            return own, own
+        offset = original_at(own).offset
+        return sequence_id(MessagePlace(offset, 0)), sequence_id(MessagePlace(offset, MAX_INDEX))
 
     @property
     def bytes(self) -> int:
         return len(self.content.payload or b"") + _metadata_bytes(self.content)
 
 
-def place_of_message(message: Message) -> MessagePlace:
-    return MessagePlace(message.offset, message.batch_index if isinstance(message, BatchedMessage) else 0)
-
-
-def outgoing(message: Message, headers: RecordHeaders) -> PreparedMessage:
-    """`headers`: those of the message's record.
+def outgoing(message: Message, headers: RecordHeaders, index: int) -> PreparedMessage:
+    """`headers`: those of the message's record. `index`: a random one, for a message that may be sent in chunks.
 
     Raises:
         Refused: Pulsar's client cannot send it; says why.
@@ -44,17 +58,20 @@ def outgoing(message: Message, headers: RecordHeaders) -> PreparedMessage:
     context = message.encryption_context()
     if context is not None and context.is_decryption_failed():
         raise errors.Refused("it is encrypted: give the private key (--private-key), and it is exported in clear")
+    payload = message.payload()
+    large = not isinstance(message, BatchedMessage) and len(payload or b"") >= _MIN_CHUNKED_BYTES
+    own_index = message.batch_index if isinstance(message, BatchedMessage) else index if large else 0
     content = PulsarMessage(
-        message.payload(),
+        payload,
         _text("key", message.record_key()),
         _text("ordering key", _ordering_key(message, headers)),
         message.properties(),
         message.event_timestamp(),
-        sequence_id(place_of_message(message)),
+        sequence_id(MessagePlace(message.offset, own_index)),
     )
     if (size := _metadata_bytes(content)) > _MAX_METADATA_BYTES:
         raise errors.Refused(f"its keys and properties have {size} bytes, expected at most {_MAX_METADATA_BYTES}")
-    return PreparedMessage(content, message.written_with(), headers.deliver_at_ms)
+    return PreparedMessage(content, message.written_with(), headers.deliver_at_ms, large)
 
 
 def digest_of_message(message: PulsarMessage) -> int:

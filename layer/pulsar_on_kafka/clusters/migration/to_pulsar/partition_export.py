@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import Copie
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarReading
 from pulsar_on_kafka.clusters.migration.to_pulsar.acknowledging import acknowledge_in_pulsar
 from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import (
+    MAX_INDEX,
     ExportedCopies,
-    ExportNames,
     OriginalsInPulsar,
+    export_name,
     original_at,
 )
 from pulsar_on_kafka.clusters.migration.to_pulsar.messages_here import PartitionMessages
@@ -128,7 +130,8 @@ class PartitionExport:
         self._name = name
         self._pulsar = pulsar
         self._originals = originals
-        self._names = ExportNames(node.cluster_id, topic.layout.incarnation, number)
+        self._index = secrets.randbelow(MAX_INDEX + 1)
+        self._producer_name = export_name(node.cluster_id, topic.layout.incarnation, number)
 
     def send(
         self,
@@ -144,7 +147,7 @@ class PartitionExport:
             StoreError: one of the clusters cannot be read or written.
         """
         low, end = self._node.fetcher.watermarks(self._topic.kafka_topic, self._number, Deadline.after(_CALL_S))
-        sender = PartitionSender(client, self._name, self._names, schemas)
+        sender = PartitionSender(client, self._name, self._producer_name, schemas)
         messages = PartitionMessages(self._node, self._topic, self._number, private_key)
         left_out = 0
         try:
@@ -155,7 +158,7 @@ class PartitionExport:
             for message, prepared in self._prepared(messages.between(start, end, Deadline.after(_READ_S))):
                 if prepared is None:
                     left_out += 1
-                elif prepared.content.sequence_id > stored:
+                elif prepared.sequence_ids[0] > stored:
                     self._send(sender, message, prepared)
             sender.drain()
         except errors.Refused:
@@ -225,7 +228,7 @@ class PartitionExport:
                 found.chunks[place] = tuple(_chunks(there, entry.first_chunk, entry.position, passed))
             passed.append(entry.position)
             message = entry.messages[0]
-            if self._names.has(entry.producer_name) and message.sequence_id > 0:
+            if entry.producer_name == self._producer_name and message.sequence_id > 0:
                 found.add(message.sequence_id, place, digest_of_message(message) if digests else None)
         return found
 
@@ -243,7 +246,7 @@ class PartitionExport:
                 yield message, None
                 continue
             try:
-                yield message, outgoing(message, headers)
+                yield message, outgoing(message, headers, self._index)
             except (errors.Refused, MappingError) as refusal:
                 raise self._refused(message, refusal) from refusal
 
@@ -282,10 +285,10 @@ class PartitionExport:
         return of_cursor(memberships.cursors.read(subscription, deadline)[self._number].state)
 
     def _compared(self, copies: ExportedCopies, prepared: PreparedMessage) -> str:
-        sequence = prepared.content.sequence_id
-        digest = copies.digest(sequence)
+        first, last = prepared.sequence_ids
+        digest = copies.digest(first, last)
         if digest is None:
-            return "trimmed" if copies.sequences and sequence < copies.sequences[0] else "missing"
+            return "trimmed" if copies.sequences and last < copies.sequences[0] else "missing"
         return "equal" if digest == digest_of_message(prepared.content) else "changed"
 
     def _compare_subscription(

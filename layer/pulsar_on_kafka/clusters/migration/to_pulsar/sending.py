@@ -13,7 +13,6 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.clusters.migration.from_pulsar.reading import official_client
-from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import ExportNames
 from pulsar_on_kafka.clusters.migration.to_pulsar.outgoing import PreparedMessage
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 
@@ -73,17 +72,20 @@ class _InFlight:
 
 
 class PartitionSender:
-    """Sends to one partition, for one thread. One producer is open at a time: that of the schema of the last message.
-    Memory: `MAX_MESSAGES` messages in flight, of `MAX_BYTES` together beside the last one."""
+    """Sends to one partition, for one thread. Its producer has the schema of the last message.
+
+    Memory: `MAX_MESSAGES` messages in flight, of `MAX_BYTES` together beside the last one.
+    """
 
     def __init__(
-        self, client: Any, partition: str, names: ExportNames, schemas: Mapping[bytes | None, SchemaInfo | None]
+        self, client: Any, partition: str, name: str, schemas: Mapping[bytes | None, SchemaInfo | None]
     ) -> None:
-        """`partition`: the full name in Pulsar. `schemas`: by the header that names them here; None for none."""
+        """`partition`: the full name in Pulsar. `name`: the producer's. `schemas`: by the header that names them here,
+        oldest first."""
         self._pulsar: ModuleType = official_client()
         self._client = client
         self._partition = partition
-        self._names = names
+        self._name = name
         self._schemas = {None: None, **schemas}
         self._producer: Any = None
         self._schema: bytes | None = None
@@ -91,15 +93,12 @@ class PartitionSender:
         self.counts = SentCounts()
 
     def last_sequence_id(self) -> int:
-        """The highest sequence id that Pulsar has stored of any of the names, -1 for none. Raises as `send`."""
-        found: dict[bytes | None, int] = {}
-        for header, info in self._schemas.items():
-            if info is None or _unsupported(self._pulsar, info) is None:
-                self._open(header)
-                found[header] = int(self._producer.last_sequence_id())
-        highest = max(found, key=found.__getitem__)
-        self._open(highest)  # Pulsar forgets names in the order of their ends: this one must be the last
-        return found[highest]
+        """The highest sequence id that Pulsar has stored of this name, -1 for none. Raises as `send`."""
+        supported = [
+            header for header, info in self._schemas.items() if info is None or _unsupported(self._pulsar, info) is None
+        ]
+        self._open(supported[-1])  # Pulsar may be set to let no producer without a schema in, where there is one
+        return int(self._producer.last_sequence_id())
 
     def send(self, message: PreparedMessage) -> None:
         """Messages are stored in the order of the calls.
@@ -146,17 +145,16 @@ class PartitionSender:
     def _open(self, header: bytes | None) -> None:
         if self._producer is not None and header == self._schema:
             return
-        self.drain()  # the order of messages of several producers is that of their replies
+        self.drain()  # a producer has one schema, and its name is taken while it is open
         self.close()
         info = self._schemas[header]
-        name = self._names.of(header)
         if info is not None and (reason := _unsupported(self._pulsar, info)) is not None:
             raise errors.Refused(reason)
         options = {} if info is None else {"schema": _raw_schema(self._pulsar, info)}
         try:
             self._producer = self._client.create_producer(
                 self._partition,
-                producer_name=name,
+                producer_name=self._name,
                 send_timeout_millis=0,  # after a time-out, later messages would be stored without the earlier ones
                 max_pending_messages=0,  # bounded here
                 chunking_enabled=True,
@@ -164,7 +162,7 @@ class PartitionSender:
             )
         except self._pulsar.PulsarException as failure:
             raise errors.ConnectFailed(
-                f"producer {name} of {self._partition}: {failure} (does another export of this tenant run?)"
+                f"producer {self._name} of {self._partition}: {failure} (does another export of this tenant run?)"
             ) from failure
         self._schema = header
 

@@ -12,16 +12,15 @@ from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Ackno
 from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import (
     BATCH_BITS,
     ExportedCopies,
-    ExportNames,
     MessagePlace,
     OriginalsInPulsar,
+    export_name,
     original_at,
     sequence_id,
 )
 from pulsar_on_kafka.clusters.migration.to_pulsar.outgoing import digest_of_message
 from pulsar_on_kafka.clusters.migration.to_pulsar.pulsar_topics import policies_body
 from pulsar_on_kafka_mapping.errors import MappingError
-from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 
 PER_LEDGER = 50_000
 
@@ -51,17 +50,12 @@ def test_sequence_ids_grow_along_the_log_from_one_on() -> None:
 
 @pytest.mark.parametrize("place", [(-1, 0), (1 << 46, 0), (0, 1 << BATCH_BITS), (0, -1)])
 def test_places_beyond_the_range_are_rejected(place: tuple[int, int]) -> None:
-    with pytest.raises(MappingError, match=f"offset {place[0]} and batch index {place[1]}"):
+    with pytest.raises(MappingError, match=f"offset {place[0]} and index {place[1]}"):
         sequence_id(MessagePlace(*place))
 
 
-def test_the_names_of_one_partition() -> None:
-    names = ExportNames("kafka", 3, 1)
-    assert names.of(None) == "pok.export.kafka.3.1-vnone"
-    assert names.of(SchemaVersion(12).header()) == "pok.export.kafka.3.1-v12"
-    assert names.has(names.of(None))
-    assert not names.has(ExportNames("kafka", 3, 11).of(None))
-    assert not names.has("shop")
+def test_the_name_of_one_partition() -> None:
+    assert export_name("kafka", 3, 1) == "pok.export.kafka.3.1"
 
 
 def test_places_of_what_is_acknowledged_here_alone() -> None:
@@ -86,8 +80,8 @@ def test_a_second_copy_counts_as_repeated() -> None:
     assert copies.repeated == 2
     assert copies.highest == sequence_id(MessagePlace(2, 0))
     assert list(copies.places(_acks(3), Acknowledged(0))) == [_at(9, 0), _at(9, 1), _at(9, 4)]
-    assert copies.digest(sequence_id(MessagePlace(1, 0))) == 1
-    assert copies.digest(sequence_id(MessagePlace(3, 0))) is None
+    assert copies.digest(*[sequence_id(MessagePlace(1, 0))] * 2) == 1
+    assert copies.digest(*[sequence_id(MessagePlace(3, 0))] * 2) is None
 
 
 def test_entries_that_pulsar_has_are_known_by_their_ledgers() -> None:

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.errors import ConnectFailed, Refused
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks
 from pulsar_on_kafka.client.values.message import ReceivedMessage
 from pulsar_on_kafka.clusters.migration.from_pulsar.entries import PulsarMessage
-from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import ExportNames, MessagePlace, sequence_id
+from pulsar_on_kafka.clusters.migration.to_pulsar.exported_copies import MessagePlace, sequence_id
 from pulsar_on_kafka.clusters.migration.to_pulsar.outgoing import PreparedMessage, outgoing
 from pulsar_on_kafka.clusters.migration.to_pulsar.sending import PartitionSender
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -23,8 +23,7 @@ from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 pytest.importorskip("pulsar")
 
 V0, V1 = SchemaVersion(0).header(), SchemaVersion(1).header()
-NAMES = ExportNames("kafka", 1, 0)
-STRING = SchemaInfo(SchemaType.STRING, b"", "s")
+NAME = "pok.export.kafka.1.0"
 
 
 class Record:
@@ -47,7 +46,7 @@ def _prepared(key: bytes | None, value: bytes | None, metadata: MessageMetadata)
     inbox = Endpoint("export", 4, delivery_type=ReceivedMessage)
     feed = inbox.feed(PartitionAcks("persistent://public/default/t", 0, -1, LedgerLayout(1)))
     record = Record(key, value, metadata)
-    return outgoing(ReceivedMessage(cast("Any", record), feed, 7, 0), decode_headers(record.headers()))
+    return outgoing(ReceivedMessage(cast("Any", record), feed, 7, 0), decode_headers(record.headers()), 5)
 
 
 def test_a_message_with_all_that_the_client_sends() -> None:
@@ -62,6 +61,14 @@ def test_a_message_with_all_that_the_client_sends() -> None:
     assert found == PreparedMessage(content, V1, 9)
     alone = _prepared(b"o", b"x", MessageMetadata(key_is_ordering_key=True))
     assert (alone.content.key, alone.content.ordering_key, alone.deliver_at_ms) == ("", "o", None)
+
+
+def test_a_message_that_may_be_in_chunks_has_another_sequence_id_each_time() -> None:
+    large = _prepared(None, b"x" * 65_536, MessageMetadata())
+    assert large.content.sequence_id == sequence_id(MessagePlace(7, 5))
+    assert large.sequence_ids == (sequence_id(MessagePlace(7, 0)), sequence_id(MessagePlace(8, 0)) - 1)
+    small = _prepared(None, b"x" * 65_535, MessageMetadata())
+    assert small.sequence_ids == (sequence_id(MessagePlace(7, 0)),) * 2
 
 
 @pytest.mark.parametrize(
@@ -79,16 +86,16 @@ def test_what_the_client_cannot_send_is_rejected(key: bytes, metadata: MessageMe
 
 
 class Pulsar:
-    """Pulsar's client with what was called. Messages are answered at the next look at them."""
+    """Pulsar's client with what was called. Messages are answered at once."""
 
-    def __init__(self, stored: dict[str, int] | None = None, fails_at: int = -1) -> None:
-        self.stored = stored or {}
+    def __init__(self, stored: int = -1, fails_at: int = -1) -> None:
+        self.stored = stored
         self.fails_at = fails_at
         self.calls: list[str] = []
 
-    def create_producer(self, _topic: str, *, producer_name: str, **_options: Any) -> Any:
-        name = producer_name.rpartition("-")[2]
-        self.calls.append(f"open {name}")
+    def create_producer(self, _topic: str, *, producer_name: str, schema: Any = None, **_options: Any) -> Any:
+        assert producer_name == NAME
+        self.calls.append("open" if schema is None else f"open {schema.schema_info().name()}")
 
         def send_async(_content: bytes, reply: Callable[[Any, Any], None], *, sequence_id: int, **_more: Any) -> None:
             self.calls.append(f"send {sequence_id}")
@@ -96,30 +103,34 @@ class Pulsar:
 
         return SimpleNamespace(
             send_async=send_async,
-            last_sequence_id=lambda: self.stored.get(name, -1),
-            close=lambda: self.calls.append(f"close {name}"),
+            last_sequence_id=lambda: self.stored,
+            close=lambda: self.calls.append("close"),
         )
 
 
 def _sender(pulsar: Pulsar) -> PartitionSender:
-    return PartitionSender(pulsar, "persistent://public/default/t", NAMES, {V0: STRING, V1: STRING})
+    return PartitionSender(
+        pulsar,
+        "persistent://public/default/t",
+        NAME,
+        {V0: SchemaInfo(SchemaType.STRING, b"", "old"), V1: SchemaInfo(SchemaType.STRING, b"", "new")},
+    )
 
 
 def _message(number: int, schema: bytes | None) -> PreparedMessage:
     return PreparedMessage(PulsarMessage(b"x", sequence_id=number), schema, None)
 
 
-def test_the_name_with_the_highest_sequence_id_is_open_to_the_end() -> None:
-    pulsar = Pulsar({"v0": 9, "v1": 4})
+def test_the_progress_is_asked_by_the_newest_schema() -> None:
+    pulsar = Pulsar(9)
     sender = _sender(pulsar)
     assert sender.last_sequence_id() == 9
     sender.close()
     sender.close()
-    assert pulsar.calls[-2:] == ["open v0", "close v0"]
-    assert _sender(Pulsar()).last_sequence_id() == -1
+    assert pulsar.calls == ["open new", "close"]
 
 
-def test_one_producer_at_a_time_has_the_schema_of_the_message() -> None:
+def test_the_producer_has_the_schema_of_the_message() -> None:
     pulsar = Pulsar()
     sender = _sender(pulsar)
     deleted = SchemaVersion(7).header()
@@ -128,8 +139,8 @@ def test_one_producer_at_a_time_has_the_schema_of_the_message() -> None:
     sender.drain()
     sender.close()
     assert pulsar.calls == [
-        "open v0", "send 1", "send 2", "close v0", "open v1", "send 3", "close v1", "open vnone", "send 4", "send 5",
-        "close vnone", "open v0", "send 6", "close v0",
+        "open old", "send 1", "send 2", "close", "open new", "send 3", "close", "open", "send 4", "send 5",
+        "close", "open old", "send 6", "close",
     ]  # fmt: skip
     assert (sender.counts.messages, sender.counts.bytes) == (6, 6)
 
@@ -150,8 +161,8 @@ def test_nothing_is_sent_behind_a_rejected_message() -> None:
 def test_schemas_that_the_client_cannot_send_are_named(kind: SchemaType) -> None:
     pulsar = Pulsar()
     schemas: dict[bytes | None, SchemaInfo | None] = {V0: SchemaInfo(kind, b"", "s")}
-    sender = PartitionSender(pulsar, "persistent://public/default/t", NAMES, schemas)
+    sender = PartitionSender(pulsar, "persistent://public/default/t", NAME, schemas)
     assert sender.last_sequence_id() == -1
     with pytest.raises(Refused, match=f"its schema is {kind.name}"):
         sender.send(_message(1, V0))
-    assert pulsar.calls == ["open vnone", "close vnone"]
+    assert pulsar.calls == ["open", "close"]
