@@ -63,6 +63,8 @@ class SubscriptionMeter:
     acknowledged: int = 0
     redelivered: int = 0
     dropped: int = 0
+    held_back: int = 0
+    """The number of times that a dispatch rate held a partition back."""
     undeliverable: int = 0
     """Entries that a gateway's client could not be given: they stay unacknowledged."""
     deleted_unacknowledged: int = 0
@@ -79,14 +81,21 @@ class SubscriptionMeter:
 
 @dataclass(frozen=True, slots=True)
 class SendCounts:
-    """Messages of one producer: stored, given up, and under way now."""
+    """Messages of one producer: stored, given up, and under way now. `limited_times`: the number of times that a
+    publish rate held it back."""
 
     sent: int = 0
     failed: int = 0
     pending: int = 0
+    limited_times: int = 0
 
     def __add__(self, other: SendCounts) -> SendCounts:
-        return SendCounts(self.sent + other.sent, self.failed + other.failed, self.pending + other.pending)
+        return SendCounts(
+            self.sent + other.sent,
+            self.failed + other.failed,
+            self.pending + other.pending,
+            self.limited_times + other.limited_times,
+        )
 
 
 class CountsSends(Protocol):

@@ -8,6 +8,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.metrics import MetricsCollector
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -61,12 +62,13 @@ def test_a_held_back_subscription_holds_no_other_one_and_flows_without_the_polic
     other = client.subscribe(free, "s", consumer_type=kind)
     assert _all(other) == list(range(_MESSAGES))
     assert _is_held_back(held)
+    assert _metrics(topic)["pok_dispatch_throttled_total"] == 1.0
     admin.remove_policy(topic, *_MINUTE)
     assert _all(held, _MESSAGES - 1) == sorted(set(range(_MESSAGES)) - {int(first.data())})
 
 
 def test_the_rate_of_a_topic_is_that_of_all_its_subscriptions(
-    client: pulsar.Client, process: Callable[..., pulsar.Client], admin: AdminClient, unique: Unique
+    client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic)
@@ -74,8 +76,9 @@ def test_the_rate_of_a_topic_is_that_of_all_its_subscriptions(
         admin.create_subscription(topic, name, from_earliest=True)
     _sent(client, topic)
     admin.set_policies(topic, _OF_TOPIC)
-    first, second = (client.subscribe(topic, name) for name in ("a", "b"))
+    first = client.subscribe(topic, "a")
     first.acknowledge(first.receive(timeout_millis=120_000))
+    second = client.subscribe(topic, "b")
     assert _is_held_back(second)
     admin.set_policy(topic, "dispatch_throttling_rate_in_msg", -1)
     assert len(_all(second)) == _MESSAGES
@@ -106,6 +109,12 @@ def test_a_policy_of_the_namespace_counts_for_leased_messages(
         return received == _MESSAGES
 
     until(more, lambda: f"all messages, {received} came")
+
+
+def _metrics(topic: str) -> dict[str, float]:
+    """The metrics of the topic in this process."""
+    samples = (sample for family in MetricsCollector().collect() for sample in family.samples)
+    return {each.name: each.value for each in samples if each.labels.get("topic", "").endswith(topic)}
 
 
 def _received(consumers: list[pulsar.Consumer]) -> int:

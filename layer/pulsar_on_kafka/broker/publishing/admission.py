@@ -185,7 +185,7 @@ class TopicAdmission:
             counts = sender.send_counts()
             return Publisher(
                 sender.name, requires.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-                dict(requires.properties), requires.traffic(), sender.outlet.rate_gate.limited_times,
+                dict(requires.properties), requires.traffic(), counts.limited_times,
             )  # fmt: skip
 
         membership.introduce(describe)

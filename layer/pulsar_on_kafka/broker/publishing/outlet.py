@@ -191,7 +191,8 @@ class Outlet(Generic[_InFlight]):
             all_in_flight = (*self.former, self.in_flight)
             answered = self._answered_before + sum(in_flight.answered_messages() for in_flight in all_in_flight)
         pending = sum(in_flight.under_way() for in_flight in all_in_flight)
-        return SendCounts(answered - self.failures - self._more_records, self.failures, pending)
+        sent = answered - self.failures - self._more_records
+        return SendCounts(sent, self.failures, pending, self.rate_gate.limited_times)
 
     def count_records(self, more: int) -> None:
         """Counts tickets that have no message of their own."""

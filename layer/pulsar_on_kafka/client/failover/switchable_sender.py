@@ -170,8 +170,7 @@ class MovingSender(Moving[Producer]):
             options = replace(options, initial_sequence_id=numbered if numbered > _NOTHING_SENT else None)
         inner = open_producer(options, session)
         if former is not None:
-            counts, before = former.send_counts(), self._sent_before
-            self._sent_before = SendCounts(before.sent + counts.sent, before.failed + counts.failed, 0)
+            self._sent_before = replace(self._sent_before + former.send_counts(), pending=0)
         self._last = inner
         while (held := self._next_held(inner)) is not None:
             if held.deadline.passed():
@@ -236,10 +235,8 @@ class MovingSender(Moving[Producer]):
 
     def send_counts(self) -> SendCounts:
         """Over all clusters; what waits is pending."""
-        now, before = self._known().send_counts(), self._sent_before
-        return SendCounts(
-            before.sent + now.sent, before.failed + now.failed + self._failed_waiting, now.pending + len(self._held)
-        )
+        waiting = SendCounts(failed=self._failed_waiting, pending=len(self._held))
+        return self._sent_before + self._known().send_counts() + waiting
 
     def flush(self) -> None:
         """Return when everything sent before this call was answered (stored or failed), on whatever cluster."""

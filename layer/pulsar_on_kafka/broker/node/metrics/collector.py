@@ -49,6 +49,8 @@ _COUNTS: Final[tuple[Row[_Subscription], ...]] = (
      lambda of: of[0].acknowledged),
     (COUNTER, "pok_entries_redelivered", "Entries put up for redelivery (Shared, Key_Shared).",
      lambda of: of[0].redelivered),
+    (COUNTER, "pok_dispatch_throttled", "Times that a dispatch rate held a partition back.",
+     lambda of: of[0].held_back),
     (COUNTER, "pok_entries_dropped", "Entries of a non-persistent topic that no consumer had room for.",
      lambda of: of[0].dropped),
     (COUNTER, "pok_entries_deleted_unacknowledged", "Entries that Kafka deleted before they were acknowledged.",
@@ -88,6 +90,12 @@ _GAUGES: Final[tuple[Row[list[PartitionStats]], ...]] = (
 _SENDING: Final[tuple[Row[tuple[SendCounts, int]], ...]] = (
     (COUNTER, "pok_messages_sent", "Messages stored by Kafka.", lambda of: of[0].sent),
     (COUNTER, "pok_send_failures", "Messages that were given up.", lambda of: of[0].failed),
+    (
+        COUNTER,
+        "pok_publish_rate_limited",
+        "Times that a publish rate held a producer back.",
+        lambda of: of[0].limited_times,
+    ),
     (GAUGE, "pok_messages_pending", "Messages under way.", lambda of: of[0].pending),
     (GAUGE, "pok_producers", "Open producers.", lambda of: of[1]),
 )

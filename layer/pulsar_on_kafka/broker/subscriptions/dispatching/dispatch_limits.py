@@ -86,8 +86,9 @@ class PartitionLimit:
         elif self._own is None or self._own.rate != own:
             self._own = RateBuckets(own, now_s)
 
-    def begin(self, now_s: float, *, waits: bool) -> None:
-        """Find what may be delivered now; `waits`: the partition has messages to deliver."""
+    def begin(self, now_s: float, *, waits: bool) -> bool:
+        """Find what may be delivered now; `waits`: the partition has messages to deliver. True: it begins to be held
+        back."""
         allowed, wait_s, by = UNLIMITED, 0.0, -1
         relative = (self._own is not None and self._own.rate.relative) or (
             self._of_topic is not None and self._of_topic.relative
@@ -104,11 +105,11 @@ class PartitionLimit:
                 by = 2 + bytes_wait
             allowed, wait_s = min(allowed, of_topic), max(wait_s, topic_wait_s)
         self.allowed, self._wait_s = allowed, wait_s
-        if allowed > 0:
-            self._is_counted = False
-        elif waits and not self._is_counted:
-            self._is_counted = True
+        begins = waits and allowed <= 0 and not self._is_counted
+        if begins:
             self.held_back[by] += 1
+        self._is_counted = allowed <= 0 and (begins or self._is_counted)
+        return begins
 
     def delivered(self, entries: int, messages: int, size_bytes: int) -> None:
         """Count what was delivered. A batch goes as a whole, and may leave a debt."""
@@ -165,7 +166,8 @@ class DispatchLimits:
             if not isinstance(limit, PartitionLimit):
                 limit = owned.limit = self._new(owned.number)
             limit.follow(of_topic, own, now_s)
-            limit.begin(now_s, waits=owned.has_any_waiting)
+            if limit.begin(now_s, waits=owned.has_any_waiting):
+                owned.meter.held_back += 1
 
     def _new(self, partition: int) -> PartitionLimit:
         shared = self._handle.dispatch_rates.of(self._handle.kafka_topic, partition)
