@@ -346,9 +346,8 @@ def test_a_run_that_was_killed_within_a_message_in_chunks(
         killed = ByHand(wire, large)
         here = admin.node.topics.open(TopicName.parse(large), patience())
         name = export_name(admin.node.cluster_id, here.layout.incarnation, 0)
-        for last in range(1, 30):  # where the last chunk here can be
-            uuid = f"{name}-{sequence_id(MessagePlace(last, 0))}"
-            killed.send(b"x", uuid=uuid, chunks=3, chunk_id=0, chunked_bytes=len(payload))
+        uuid = f"{name}-{sequence_id(MessagePlace(_read_here(client, large)[1].offset, 0))}"
+        killed.send(b"x", uuid=uuid, chunks=3, chunk_id=0, chunked_bytes=len(payload))
     pok("export", "run", tenant, *_to(there))
     assert [message.data() for message in _read(there, large)] == [b"0", payload, b"2"]
     report = pok.json("export", "verify", tenant, *_to(there))
