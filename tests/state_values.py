@@ -68,6 +68,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ReportedActive,
     ReportedConsumer,
     ReportedHolder,
+    ReportedReading,
     ReportedThrottling,
     ReportedWaiting,
     Request,
@@ -524,6 +525,8 @@ VALUES: Final[Mapping[str, Case]] = {
             None,
             (ReportedActive(2, "pok-2", "b"),),
             throttling=(ReportedThrottling(2, 1),),
+            blocked_s=1.5,
+            reading=(ReportedReading(2, 170),),
         ),
     ),
     "consumers of an entry": Case(

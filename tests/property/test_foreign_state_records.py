@@ -28,7 +28,7 @@ from tests.state_values import VALUES, Case
 _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
 _FREE: Final = ("policies", "properties", "kafka_config", "metadata")
 """Members that are mappings of whatever names: nothing in them is unknown."""
-_REAL_NUMBERS = {"rate", "lease_age_s", "for_s", "throughput", "redelivered", "acknowledged"}
+_REAL_NUMBERS = {"blocked_s", "rate", "lease_age_s", "for_s", "throughput", "redelivered", "acknowledged"}
 _WRONG: Final[tuple[Any, ...]] = ({"a": []}, [{}], True, 1.5, "\u00fc", 2**63)
 _LATER: Final = {"of_a_later_version": [{"x": None}, "y", -1.5]}
 
