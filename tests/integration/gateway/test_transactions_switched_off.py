@@ -51,6 +51,7 @@ def test_a_tenant_is_switched_off(rest: Rest, admin: AdminClient, unique: Unique
     tenant = unique("tenant")
     here = f"/admin/v2/tenants/{tenant}/{SETTING}"
     rest.refuses(404, "Tenant does not exist", "GET", here)
+    admin.create_tenant(tenant)
     admin.create_namespace(f"{tenant}/n")
     assert rest.ask("GET", here).status_code == 204
     rest.refuses(400, "takes true or false", "POST", here, json=1)
@@ -58,4 +59,9 @@ def test_a_tenant_is_switched_off(rest: Rest, admin: AdminClient, unique: Unique
     assert rest.get(here) is False
     assert admin.get_policy(f"{tenant}/*", "transaction_coordinator_enabled") is False
     rest.does("DELETE", here)
+    assert rest.ask("GET", here).status_code == 204
+    rest.does("POST", here, json=False)
+    rest.does("DELETE", f"/admin/v2/tenants/{tenant}", force="true")
+    rest.refuses(404, "Tenant does not exist", "GET", here)
+    admin.create_tenant(tenant)
     assert rest.ask("GET", here).status_code == 204

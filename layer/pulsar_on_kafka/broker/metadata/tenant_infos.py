@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.clusters import Clusters
 from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.broker.metadata.namespaces import BUILT_IN, Namespaces
-from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS, tenant_level
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     TenantInfoRecord,
     decode_tenant_info,
@@ -122,6 +122,8 @@ class TenantInfos:
             return encode_tenant_info(record)
 
         self._entities.amend(tenant, deleted, deadline)
+        if self._namespaces.policies(tenant_level(tenant), deadline):  # a later tenant of this name begins without
+            self._namespaces.change_policies(tenant_level(tenant), lambda _: {}, deadline)
 
     def check_clusters(self, tenant: str, clusters: Iterable[str], deadline: Deadline) -> None:
         """Raises Refused: a namespace of the tenant may not be replicated to one of these clusters. A tenant without a
