@@ -49,6 +49,7 @@ def test_a_reason_outlives_the_consumer_that_gave_it(process: Process, unique: U
     assert one.properties == {}  # a redriven message has none
 
 
+@pytest.mark.kills
 def test_a_reason_outlives_a_kill(process: Process, service_url: str, unique: Unique, admin: AdminClient) -> None:
     topic = unique()
     send(process(), topic, 1)
