@@ -105,7 +105,7 @@ def key_shared_hung(
     wanted = sum(key_of(number, keys) not in first.keys for number in range(keys)) * messages // keys
     start = {"sdk": sdk, "url": url, "topic": topic, "messages": messages, "rate": rate, "keys": keys}
     began_s = time.monotonic()
-    sender = _started(_send, start)
+    sender = started(send_keys, start)
     sender.join()
     sent_s = time.monotonic() - began_s
     at_the_end = sum(each.received for each in others)
@@ -158,13 +158,13 @@ def _percentile(latencies: Counter[int], share: float) -> float:
     return -1.0
 
 
-def _started(target: Any, start: dict[str, Any]) -> BaseProcess:
+def started(target: Any, start: dict[str, Any]) -> BaseProcess:
     process = multiprocessing.get_context("spawn").Process(target=target, kwargs=start, daemon=True)
     process.start()
     return process
 
 
-def _send(sdk: str, url: str, topic: str, messages: int, rate: int, keys: int) -> None:
+def send_keys(sdk: str, url: str, topic: str, messages: int, rate: int, keys: int) -> None:
     module = importlib.import_module(sdk)
     client = module.Client(url)
     producer = client.create_producer(
@@ -207,7 +207,7 @@ def key_shared_waiting(sdk: str, url: str, topic: str, messages: int, keys: int)
     of_working = [sticky_key_hash(key_of(number, keys).encode()) >= edge for number in range(keys)]
     wanted = sum(of_working[number % keys] for number in range(messages))
     start = {"sdk": sdk, "url": url, "topic": topic, "messages": messages, "rate": 10_000_000, "keys": keys}
-    sender = _started(_send, start)
+    sender = started(send_keys, start)
     began_s = time.monotonic()
     for _ in range(wanted):
         working.acknowledge(working.receive(round(_PATIENCE_S * 1000)))

@@ -60,6 +60,11 @@ def _ack_rate(*, with_holes: bool) -> dict[str, Any]:
 CURSOR_WORKERS: Final = frozenset({"holes", "ack_rate", "many_cursors"})
 """They are in `cursor_workers`."""
 
+REFUSING_WORKERS: Final = frozenset({"key_shared_refusals"})
+"""They are in `refusing_workers`."""
+
+_REFUSING: Final = {"rate": 5_000, "keys": 1000}
+
 HUNG_WORKERS: Final = frozenset({"key_shared_hung", "key_shared_waiting"})
 """They are in `hung_workers`."""
 
@@ -221,6 +226,15 @@ GROUPS: Final = (
             Cell("none-hangs", System.LAYER, "key_shared_hung", 600 * _HUNG["rate"], {**_HUNG, "hangs": False}),
             Cell("layer", System.LAYER, "key_shared_hung", 600 * _HUNG["rate"], {**_HUNG, "hangs": True}),
             Cell("pulsar", System.PULSAR, "key_shared_hung", 60 * _HUNG["rate"], {**_HUNG, "hangs": True}),
+        ),
+    ),
+    Group(
+        "key-shared-refusals",
+        "Key_Shared, ordered redelivery, 200 B, 5,000 a second, 1,000 keys, of which ten fail; figures of the others",
+        rounds=3,
+        cells=(
+            Cell("none-fails", System.LAYER, "key_shared_refusals", 150_000, {**_REFUSING, "failing": 0}),
+            Cell("layer", System.LAYER, "key_shared_refusals", 150_000, {**_REFUSING, "failing": 10}),
         ),
     ),
     Group(
@@ -483,6 +497,14 @@ REQUIREMENTS: Final = (
         Rule.RATIO_AT_LEAST,
         0.95,
         "key-shared-hung/none-hangs",
+    ),
+    Requirement(
+        "1 % of the keys fail: messages a second of the others, beside the same when none fails",
+        "key-shared-refusals/layer",
+        "others_per_s",
+        Rule.RATIO_AT_LEAST,
+        0.95,
+        "key-shared-refusals/none-fails",
     ),
     Requirement(
         "one of 20 consumers hangs: latency p99 of the others, beside the same when none hangs",

@@ -22,6 +22,7 @@ from benchmarks.plan import (
     FLEET_WORKERS,
     HUNG_WORKERS,
     MAINTENANCE_WORKERS,
+    REFUSING_WORKERS,
     SCHEMA_WORKERS,
     SERVICE_WORKERS,
     TRANSACTION_WORKERS,
@@ -130,6 +131,8 @@ class Session:
             return "fleet_workers"
         if cell.worker in HUNG_WORKERS:
             return "hung_workers"
+        if cell.worker in REFUSING_WORKERS:
+            return "refusing_workers"
         if cell.worker in DEATH_WORKERS:
             return "death_workers"
         if cell.worker in SCHEMA_WORKERS:

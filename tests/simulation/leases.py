@@ -658,6 +658,8 @@ class Process:
                 self.answer()
             self.read()
         self.application()
+        if self.world.ordered:
+            self.receive_more()
         self.end_drains()
         self.flush()
 
@@ -775,6 +777,13 @@ class Process:
                     world.refused_late.add(offset)
                 world.refusals.note(endpoint, offset, mine=mine)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
+
+    def receive_more(self) -> None:
+        """At once, before the member hears of refusals."""
+        for inbox in self.inboxes():
+            received = None if inbox.hangs else inbox.take_now()
+            if received is not None:
+                self.receive(inbox, received)
 
     def inboxes(self) -> list[Inbox]:
         return [each for each in self.consumers if isinstance(each, Inbox)]

@@ -13,6 +13,7 @@ from pulsar_on_kafka.admin.stats import (
     PublisherStats,
     SubscriptionStats,
     TopicStats,
+    WaitingKeysStats,
 )
 from pulsar_on_kafka.admin.stored.log_tails import bytes_from
 from pulsar_on_kafka.admin.stored.partition_entries import EntryTransaction, StoredEntry
@@ -62,5 +63,6 @@ __all__ = [
     "TransactionInPendingAck",
     "TransactionInfo",
     "VerifiedBuffer",
+    "WaitingKeysStats",
     "bytes_from",
 ]

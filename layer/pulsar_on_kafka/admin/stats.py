@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import ReportedThrottling
@@ -63,6 +63,22 @@ class SubscriptionStats:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingKeysStats:
+    """Keys of one partition whose later messages wait for a refused one (`ordered_redelivery`). On Exclusive and
+    Failover the whole partition counts as one key."""
+
+    partition: int
+    keys: int
+    """Hash slots: keys of one slot wait together."""
+    messages: int
+    """Messages that were read and wait."""
+    oldest: int
+    """The offset of the refused message of the key that has waited longest."""
+    waiting_s: float
+    """The time since that key's first refusal, under the partition's present owner."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStats:
     """One consumer of a subscription, from the reply of its process. Source: Pulsar's `ConsumerStats`.
 
@@ -103,6 +119,15 @@ class ConsumerStats:
     throttling: tuple[ReportedThrottling, ...] = ()
     """The number of times that dispatch rates held back the partitions that its process owns. Pulsar's
     `dispatchThrottled...`."""
+    waiting_keys: tuple[WaitingKeysStats, ...] = ()
+    """The keys that wait for refused messages, on the partitions that its process owns (see
+    `AdminClient.waiting_keys`)."""
+
+
+def waiting_keys_of(consumers: Iterable[ConsumerStats]) -> list[WaitingKeysStats]:
+    """The keys that wait on a subscription with these consumers, by partition."""
+    found = {each.partition: each for consumer in consumers for each in consumer.waiting_keys}
+    return [found[partition] for partition in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 
 from pulsar_on_kafka.admin.context import checked_properties, raising_pulsar_errors
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.admin.cursors import CursorAdmin, check_persistent
-from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
+from pulsar_on_kafka.admin.stats import (
+    ConsumerStats,
+    EntryHolder,
+    PartitionCursorStats,
+    SubscriptionStats,
+    WaitingKeysStats,
+    waiting_keys_of,
+)
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, UnreadableCursor
@@ -198,10 +206,16 @@ class SubscriptionAdmin(CursorAdmin):
                     c.blocked_s,
                     of_it.blocked_s,
                     of_it.throttling,
+                    tuple(WaitingKeysStats(*astuple(keys)) for keys in of_it.waiting_keys),
                 )
                 for c in of_it.consumers
             ]
         return stats
+
+    def waiting_keys(self, topic: str, subscription: str) -> list[WaitingKeysStats]:
+        """The keys whose later messages wait for a refused one, by partition (`ordered_redelivery`). Each process has
+        three seconds to reply."""
+        return waiting_keys_of(self.subscription_consumers(topic, subscription))
 
     def read_positions(self, topic: str, subscription: str) -> dict[int, int]:
         """The read position of each partition (or that of one partition, by its name): the first offset that no

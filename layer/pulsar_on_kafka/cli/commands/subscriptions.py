@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -48,7 +48,7 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka.admin import AdminClient, ConsumerStats, SubscriptionStats
+    from pulsar_on_kafka.admin import AdminClient, ConsumerStats, SubscriptionStats, WaitingKeysStats
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -175,7 +175,8 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             for c in consumers
         ],
     )  # fmt: skip
-    for line in (*blocked_text(consumers), *held_back_text(consumers)):
+    keys = (each for c in consumers for each in c.waiting_keys)
+    for line in (*blocked_text(consumers), *held_back_text(consumers), *waiting_keys_text(keys)):
         write_line(line)
     for c in sorted(consumers, key=lambda each: -each.waiting)[:_MAX_AWAITED]:
         if c.waiting:
@@ -229,6 +230,8 @@ def show(
             write_line(line)
         write_line("")
     for reported in [] if stats is None else suspects_text(stats):
+        write_line(reported)
+    for reported in waiting_keys_text(admin.waiting_keys(topic, subscription)):
         write_line(reported)
     write_line(LEGEND)
     write_line("")
@@ -415,6 +418,16 @@ def suspects_text(stats: SubscriptionStats) -> list[str]:
         f"partition {p.partition}: {counted(p.suspects, 'message')} delivered few at a time because their consumer died"
         for p in stats.partitions
         if p.suspects
+    ]
+
+
+def waiting_keys_text(found: Iterable[WaitingKeysStats]) -> list[str]:
+    """A line for each partition with keys that wait for refused messages; partitions may be repeated."""
+    by_partition = {each.partition: each for each in found}
+    return [
+        f"partition {each.partition}: waiting for refused messages: {counted(each.keys, 'key')} with "
+        f"{counted(each.messages, 'message')}, the longest for {each.waiting_s} s (offset {each.oldest:,})"
+        for _, each in sorted(by_partition.items())
     ]
 
 

@@ -13,6 +13,7 @@ from pulsar_on_kafka.admin import (
     TopicStats,
     bytes_from,
 )
+from pulsar_on_kafka.admin.stats import waiting_keys_of
 from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.handlers.lookups import partitions_of
 from pulsar_on_kafka.gateway.handlers.rate_meter import time_text
@@ -213,6 +214,7 @@ def _subscription(
     only = cursors[0].partition if len(cursors) == 1 else None
     blocked_s = max((each.subscription_blocked_s for each in consumers), default=-1.0)
     active = [each.consumer_name for each in consumers if only in each.active_in]
+    keys = [each for each in waiting_keys_of(consumers) if partition in (None, each.partition)]
     return {
         **({"activeConsumerName": active[0]} if active else {}),
         **_sums(listed, _RATES_OUT + _RATES_BACK),
@@ -226,6 +228,9 @@ def _subscription(
         "blockedSubscriptionOnUnackedMsgs": blocked_s >= 0,
         "blockedOnUnackedMsgsSeconds": blocked_s,
         **_throttling(consumers, {each.partition for each in cursors}),
+        "waitingKeys": sum(each.keys for each in keys),
+        "messagesBehindWaitingKeys": sum(each.messages for each in keys),
+        "waitingKeysSeconds": max((each.waiting_s for each in keys), default=-1.0),
         "isDurable": found.durable,
         "isReplicated": found.replicated,
         "subscriptionProperties": dict(found.properties),

@@ -211,6 +211,22 @@ class ReportedThrottling(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedKeys:
+    """Keys of a partition that the reporting process owns: later messages of these wait for a refused one (ordered
+    redelivery).
+
+    `keys` counts hash slots, `messages` those that were read and wait. `oldest` is the offset of the refused message of
+    the key that has waited longest, for `for_s` seconds.
+    """
+
+    partition: Count
+    keys: Count
+    messages: Int64
+    oldest: Count
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedHolder:
     """The consumer that holds the requested entry. `member`: client id of its process; '' for the reporting one."""
 
@@ -235,6 +251,7 @@ class ConsumersReport:
     reading: tuple[ReportedReading, ...] = ()
     throttling: tuple[ReportedThrottling, ...] = ()
     """Its own partitions with a dispatch rate."""
+    waiting_keys: tuple[ReportedKeys, ...] = ()
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -286,6 +303,7 @@ class _Told(msgspec.Struct, omit_defaults=True):
     blocked_s: float = -1.0
     reading: tuple[ReportedReading, ...] = ()
     throttling: tuple[ReportedThrottling, ...] = ()
+    waiting_keys: tuple[ReportedKeys, ...] = ()
 
 
 class _Consumers(msgspec.Struct, omit_defaults=True):
@@ -347,6 +365,7 @@ def encode_report(report: ConsumersReport) -> bytes:
             report.blocked_s,
             report.reading,
             report.throttling,
+            report.waiting_keys,
         )
     )
 
@@ -377,6 +396,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
             report.blocked_s,
             report.reading,
             report.throttling,
+            report.waiting_keys,
         )
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 

@@ -70,6 +70,7 @@ class Dispatcher:
             clock,
             owned,
             endpoints,
+            nacks,
             (lambda partition, offset: None) if leased is None else leased.slot_of,
             by_key=key_shared,
             whole=not handle.type.is_shared,
@@ -101,7 +102,12 @@ class Dispatcher:
         """Messages were read and are in no inbox: they wait for room, for acknowledgements, or for their turn."""
         return any(
             not owned.is_held_back
-            and (owned.buffered or owned.has_redeliveries or (owned.keys is not None and owned.keys.waiting > 0))
+            and (
+                owned.buffered
+                or owned.awaits_rewind
+                or owned.has_redeliveries
+                or (owned.keys is not None and owned.keys.waiting > 0)
+            )
             for owned in self._owned.values()
         )
 
@@ -163,7 +169,7 @@ class Dispatcher:
             return handed
         handed = False
         for owned in self._owned.values():
-            if owned.buffered and owned.active is not None and not owned.quiet:
+            if (owned.buffered or owned.awaits_rewind) and owned.active is not None and not owned.quiet:
                 handed = self._dispatch_to_active(owned) or handed
         return handed
 

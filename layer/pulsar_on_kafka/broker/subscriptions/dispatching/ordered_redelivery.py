@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.broker.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -33,6 +34,7 @@ class OrderedRedelivery:
         clock: Clock,
         owned: Mapping[int, OwnedPartition],
         endpoints: Sequence[Endpoint],
+        nacks: NegativeAcks,
         slot_elsewhere: Callable[[int, int], int | None],
         *,
         by_key: bool,
@@ -42,6 +44,7 @@ class OrderedRedelivery:
         self._clock = clock
         self._owned = owned
         self._endpoints = endpoints
+        self._nacks = nacks
         self._slot_elsewhere = slot_elsewhere
         self._by_key = by_key
         self._whole = whole
@@ -141,7 +144,8 @@ class OrderedRedelivery:
                 elif self._by_key:
                     # Other messages of their batch entries may lie in the inbox. A refused entry comes at its time.
                     more = endpoint.take_out(owned.slot, frozenset(offsets).__contains__)
-                    taken = Counter(o for o in (*offsets, *(each.offset for each in more)) if o not in owned.refused)
+                    delayed = self._nacks.offsets(number)
+                    taken = Counter(o for o in (*offsets, *(each.offset for each in more)) if o not in delayed)
                     _take_unreceived(owned, endpoint.feed(owned.slot), taken)
         return others
 
@@ -158,7 +162,7 @@ class OrderedRedelivery:
         oldest, keys = owned.refused.oldest(), owned.keys
         if oldest is None:
             return None
-        messages = owned.buffered if keys is None else sum(map(keys.behind_refused, owned.refused.slots()))
+        messages = owned.buffered if keys is None else sum(map(keys.behind_refused, owned.refused.slots))
         for_s = round(self._clock.monotonic() - oldest.since_s, 1)
         return WaitingKeys(len(owned.refused), messages, oldest.offset, for_s)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -38,7 +38,7 @@ class RecordsFound(NamedTuple):
 
 class RedeliveryReads:
     """Reads entries at given offsets. Memory: for each partition with suspects, 1 MiB of records that are needed
-    soon."""
+    soon; with ordered redelivery 1 MiB of refused records, which may be refused again."""
 
     def __init__(
         self, kafka_topic: str, fetcher: Fetcher, looking: TransactionWaits, incarnation: IncarnationCheck
@@ -49,6 +49,8 @@ class RedeliveryReads:
         self._looking = looking
         self._ahead: dict[int, dict[int, Any]] = {}
         """By partition and offset."""
+        self._refused: dict[int, dict[int, Any]] = {}
+        """The same for refused records, the newest last."""
         self._usual_bytes = _MAX_AHEAD_BYTES
         """The average record size in the last reading; a large one is assumed before the first."""
         self.failed = False
@@ -57,6 +59,7 @@ class RedeliveryReads:
     def forget(self, owned: OwnedPartition) -> None:
         """Drop the partition's prefetched records."""
         self._ahead.pop(owned.number, None)
+        self._refused.pop(owned.number, None)
 
     def read(self, owned: OwnedPartition, offsets: Sequence[int], soon: Sequence[int] = ()) -> RecordsFound:
         """Read the records at these offsets, up to 32 MiB, with chunked messages whole; a later call reads the others.
@@ -71,10 +74,14 @@ class RedeliveryReads:
         records = owned.intake.delayed_soon.take(offsets)
         ahead = self._ahead.get(owned.number, {})
         records.update((offset, ahead.pop(offset)) for offset in offsets if offset in ahead)
+        refused = self._refused.get(owned.number, {})
+        records.update((offset, refused[offset]) for offset in offsets if offset in refused)
         at_hand = len(records)
         requested = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
         read_to = self._read(owned, requested, soon, records) if requested else -1
         self._incarnation.before_delivery()
+        if owned.refused and not chunks.known:
+            self._keep_refused(owned, records)
         gone = [offset for offset in requested if offset <= read_to and offset not in records]
         if chunks.known:
             records, gone = chunks.put_together(offsets, records, gone)
@@ -89,6 +96,15 @@ class RedeliveryReads:
             gone += deleted
         self.failed = bool(requested) and len(records) <= at_hand and not gone
         return RecordsFound(records, gone)
+
+    def _keep_refused(self, owned: OwnedPartition, records: Mapping[int, Any]) -> None:
+        kept = self._refused.setdefault(owned.number, {})
+        for offset in [offset for offset in kept if offset not in owned.refused or offset in records]:
+            del kept[offset]
+        kept.update((offset, record) for offset, record in records.items() if offset in owned.refused)
+        size = sum(len(record.value() or b"") for record in kept.values())
+        while size > _MAX_AHEAD_BYTES:
+            size -= len(kept.pop(next(iter(kept))).value() or b"")
 
     def _read(
         self, owned: OwnedPartition, requested: Sequence[int], soon: Sequence[int], records: dict[int, Any]

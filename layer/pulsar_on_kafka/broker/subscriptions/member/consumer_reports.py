@@ -18,6 +18,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     ReportedActive,
     ReportedConsumer,
     ReportedHolder,
+    ReportedKeys,
     ReportedReading,
     ReportedThrottling,
     ReportedWaiting,
@@ -85,8 +86,8 @@ class ConsumerReports:
 
     def report(self, request_id: bytes, member: str, command: DescribeConsumers) -> ConsumersReport:
         """A description for operators, at most 1,000 of each: this process's consumers, consumers that messages of its
-        partitions wait for, active consumers, the holder of the requested entry, read positions, and what
-        dispatch rates held back."""
+        partitions wait for, active consumers, the holder of the requested entry, read positions, what dispatch rates
+        held back, and keys that wait for refused messages."""
         return ConsumersReport(
             request_id,
             member,
@@ -97,10 +98,17 @@ class ConsumerReports:
             self._dispatcher.unacked_limits.blocked_s(),
             tuple(ReportedReading(*found) for found in islice(self._read_positions(), _MAX_REPORTED)),
             tuple(ReportedThrottling(*found) for found in islice(self._dispatcher.limits.held_back(), _MAX_REPORTED)),
+            tuple(islice(self._waiting_keys(), _MAX_REPORTED)),
         )
 
     def _read_positions(self) -> Iterator[tuple[int, int]]:
         return ((number, owned.intake.taken_upto) for number, owned in self._owned.items())
+
+    def _waiting_keys(self) -> Iterator[ReportedKeys]:
+        for number, owned in self._owned.items():
+            found = self._dispatcher.ordered.waiting(owned)
+            if found is not None:
+                yield ReportedKeys(number, found.keys, found.messages, found.oldest, found.for_s)
 
     def _active_consumers(self) -> tuple[ReportedActive, ...]:
         found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)

@@ -389,7 +389,7 @@ class KeyOrder(Generic[C]):
         """
         lane = self._lanes[consumer]
         held, in_flight = self._held, self._slots
-        keep_order, refused = self.keep_order, self.refused
+        keep_order, refused, refused_slots = self.keep_order, self.refused, self.refused.slots
         taken: list[Waiting] = []
         moved_bytes = 0
         behind = lane.behind
@@ -407,7 +407,7 @@ class KeyOrder(Generic[C]):
                     blocked.append(entry)
                     continue
             if keep_order:
-                if refused and refused.holds_back(offset, slot):
+                if slot in refused_slots and refused.holds_back(offset, slot):
                     self._wait_for_holder(entry)
                     continue
                 hold = held.get(slot)

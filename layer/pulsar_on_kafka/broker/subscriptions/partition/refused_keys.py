@@ -39,7 +39,8 @@ class RefusedKeys:
     delivered, so there are at most as many as unacknowledged messages."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, _Slot] = {}
+        self.slots: dict[int, _Slot] = {}
+        """The slots that wait. Read-only for others."""
         self._slot_of: dict[int, int] = {}
         self.unplaced = BitMap64()
         """Refused messages whose slot is not known: they are read before anything else is delivered."""
@@ -48,11 +49,11 @@ class RefusedKeys:
         self._is_recovered = False
 
     def __bool__(self) -> bool:
-        return bool(self._slots)
+        return bool(self.slots)
 
     def __len__(self) -> int:
         """The number of slots that wait."""
-        return len(self._slots)
+        return len(self.slots)
 
     def __contains__(self, offset: int) -> bool:
         """The message is refused and unacknowledged."""
@@ -76,20 +77,20 @@ class RefusedKeys:
         """The message is refused: later ones of its slot wait for its acknowledgement."""
         self.unplaced.discard(offset)
         self.recovered.discard(offset)
-        found = self._slots.get(slot)
+        found = self.slots.get(slot)
         if found is None:
-            found = self._slots[slot] = _Slot(now_s)
+            found = self.slots[slot] = _Slot(now_s)
         found.offsets.add(offset)
         self._slot_of[offset] = slot
 
     def limit(self, slot: int) -> int | None:
         """The lowest refused message of a slot, which is the last one that may be delivered; None: all may."""
-        found = self._slots.get(slot)
+        found = self.slots.get(slot)
         return None if found is None else int(found.offsets.min())
 
     def holds_back(self, offset: int, slot: int) -> bool:
         """An earlier message of the slot is refused."""
-        found = self._slots.get(slot)
+        found = self.slots.get(slot)
         return found is not None and offset > found.offsets.min()
 
     def below(self, is_acknowledged: Callable[[int], bool]) -> int | None:
@@ -113,26 +114,23 @@ class RefusedKeys:
             if slot is None:
                 continue
             freed.add(slot)
-            left = self._slots[slot].offsets
+            left = self.slots[slot].offsets
             left.discard(offset)
             if not left:
-                del self._slots[slot]
+                del self.slots[slot]
         return freed
 
     def offsets(self) -> BitMap64:
         """All refused messages."""
         return BitMap64(self._slot_of) | self.unplaced | self.recovered
 
-    def slots(self) -> Iterable[int]:
-        return self._slots
-
     def oldest(self) -> OldestKey | None:
-        found = min(self._slots.values(), key=lambda each: each.since_s, default=None)
+        found = min(self.slots.values(), key=lambda each: each.since_s, default=None)
         return None if found is None else OldestKey(int(found.offsets.min()), found.since_s)
 
     def clear(self) -> None:
         """Forgets everything, after a seek."""
-        self._slots.clear()
+        self.slots.clear()
         self._slot_of.clear()
         self.unplaced.clear()
         self.recovered.clear()
