@@ -253,12 +253,12 @@ class DeliveryCounting:
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
         """Redeliver a detached consumer's entries. Its negatively acknowledged ones still wait for their delay if
         deliveries are counted durably, with ordered redelivery, or if the consumer is another process's."""
-        put_off = None
+        consumer, put_off = endpoint.feed(owned.slot), None
         if owned.guard is None and not endpoint.is_remote and not endpoint.ordered_redelivery:
             self._nacks.forget_consumer(endpoint, owned.number)
         else:
-            put_off = self._nacks.disown(endpoint, owned.number)
-        owned.give_back(endpoint.feed(owned.slot), put_off, how)
+            put_off = self._nacks.disown(endpoint, owned.number, BitMap64(owned.in_flight.held_by(consumer)))
+        owned.give_back(consumer, put_off, how)
 
     def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
         """Settle counts before the last save of these partitions. Not `orderly`: the program ends with consumers

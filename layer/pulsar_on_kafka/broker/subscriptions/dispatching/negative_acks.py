@@ -97,15 +97,18 @@ class NegativeAcks:
         """Forget a consumer's negative acknowledgements: its entries are redelivered without a delay."""
         self._forget(lambda number, holder: holder is endpoint and number == partition)
 
-    def disown(self, endpoint: Endpoint, partition: int) -> BitMap64:
-        """Remove a consumer that is gone. Its waiting entries have no holder now, and still wait; returns them."""
+    def disown(self, endpoint: Endpoint, partition: int, held: BitMap64) -> BitMap64:
+        """Remove a consumer that is gone. Its waiting entries have no holder now, and still wait; returns them. Those
+        that are not among the entries that it `held` are forgotten: they are redelivered already."""
         found = BitMap64()
         for holders in self._due.values():
             offsets = holders.pop((partition, endpoint), None)
-            if offsets is not None:
-                found |= offsets
-                unheld = holders.get((partition, None))
-                holders[partition, None] = offsets if unheld is None else unheld | offsets
+            if offsets is None:
+                continue
+            self._waiting[partition] -= offsets - held
+            if still := offsets & held:
+                found |= still
+                holders[partition, None] = still | holders.get((partition, None), BitMap64())
         return found
 
     def forget_partition(self, partition: int) -> None:
