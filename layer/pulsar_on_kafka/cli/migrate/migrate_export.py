@@ -22,7 +22,7 @@ from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin
-from pulsar_on_kafka.clusters.migration.from_pulsar.reading import official_client
+from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarAddress, official_client
 from pulsar_on_kafka.clusters.migration.to_pulsar.partition_export import ComparedExport
 from pulsar_on_kafka.clusters.migration.to_pulsar.worker import ExportWorker
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord
@@ -42,6 +42,14 @@ class TargetOptions:
     ] = None
     admin_url: Annotated[
         str | None, typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --to.")
+    ] = None
+    is_origin: Annotated[
+        bool | None,
+        typer.Option(
+            "--same-pulsar/--other-pulsar",
+            help="Whether the tenant was imported from this cluster, where only its name is that of the import's.",
+            show_default=False,
+        ),
     ] = None
 
 
@@ -105,13 +113,27 @@ def _worker(
     known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
     address = pulsar_address("--to", target.service_url, target.admin_url, known, access, private_key)
     pulsar = PulsarAdmin(address)
-    imported = known if known is not None and _is_its_origin(known, address.admin_url, pulsar) else None
+    imported = known if known is not None and _is_its_origin(known, address, pulsar, target.is_origin) else None
     return ExportWorker(here, pulsar, address, tenant, imported, news)
 
 
-def _is_its_origin(known: ImportRecord, admin_url: str, pulsar: PulsarAdmin) -> bool:
-    """Whether the tenant was imported from this Pulsar: ledger ids mean something in one cluster only."""
-    return known.admin_url == admin_url or known.origin == f"pulsar:{pulsar.cluster()}"
+def _is_its_origin(known: ImportRecord, address: PulsarAddress, pulsar: PulsarAdmin, told: bool | None) -> bool:
+    """Whether the tenant was imported from this Pulsar, which then has what was imported. Many clusters have the same
+    name, and the ledger ids of another one mean other messages: so the name alone does not decide.
+
+    Raises:
+        CommandFailed: the name is the same, the addresses are not, and the user did not tell.
+    """
+    if told is not None:
+        return told
+    if address.admin_url == known.admin_url or address.service_url == known.service_url:
+        return True
+    if known.origin != f"pulsar:{pulsar.cluster()}":
+        return False
+    raise CommandFailed(
+        f"tenant {known.tenant} was imported from a Pulsar cluster of this name ({pulsar.cluster()}) at "
+        f"{known.admin_url}: say whether {address.admin_url} is the same cluster, by --same-pulsar or --other-pulsar"
+    )
 
 
 def _show_compared(settings: Settings, found: list[ComparedExport], problems: list[str]) -> None:
