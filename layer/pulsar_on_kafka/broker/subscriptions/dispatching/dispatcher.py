@@ -24,6 +24,7 @@ from pulsar_on_kafka.broker.subscriptions.dispatching.shared import SharedDispat
 from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import active_consumer
 from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
 from pulsar_on_kafka.broker.subscriptions.dispatching.unacked_limits import UnackedLimits
+from pulsar_on_kafka.broker.subscriptions.partition import held_entries
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats, WaitingFor
@@ -327,7 +328,7 @@ class Dispatcher:
     ) -> None:
         """Record that the consumer holds these entries of a partition that was taken over, each with its number of
         messages. `chunked`: those that came in chunks, by the last chunk's offset."""
-        owned.still_held(endpoint.feed(owned.slot), offsets, chunked)
+        held_entries.still_held(owned, endpoint.feed(owned.slot), offsets, chunked)
         if self._keys is not None:
             self._keys.still_held(owned, endpoint, sorted(offsets))
 
@@ -340,7 +341,7 @@ class Dispatcher:
             if len(held) == 1 and endpoint.draining and endpoint in self._endpoints:
                 owned.active = endpoint.feed(owned.slot)
             if len(held) == 1 and owned.active is endpoint.feed(owned.slot):
-                owned.still_out(messages, chunked)
+                held_entries.still_out(owned, messages, chunked)
                 owned.kept_upto = max(messages) + 1
                 return
         if held:
@@ -375,7 +376,7 @@ class Dispatcher:
         owned.quiet = True
         refused = self._nacks.offsets(owned.number)
         keeps = unanswered or owned.active is not None
-        owned.stays_out = keeps and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
+        owned.stays_out = keeps and not refused and len(held_entries.out_in_order(owned)) <= DEFAULT_MAX_UNACKED
 
     def forget(self, owned: OwnedPartition) -> None:
         """Forget a partition that was given up: take its messages out of every inbox, unless consumers keep them."""

@@ -20,6 +20,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.broker.subscriptions.leases.lessor import Lessor
 from pulsar_on_kafka.broker.subscriptions.leases.members import Recalled, has_received
 from pulsar_on_kafka.broker.subscriptions.leases.outbox import LeaseOutbox
+from pulsar_on_kafka.broker.subscriptions.partition import held_entries
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.state.cursors.lease_records import Lease, Nack, Recall, Report, TakeOver
@@ -210,7 +211,7 @@ class LeaseHandOver:
         if self._in_order:
             self._give_up_in_order(owned, leased)
         elif owned.stays_out:
-            for consumer, entries in owned.received().items():
+            for consumer, entries in held_entries.received(owned).items():
                 leased.hold(entries, consumer)
                 if owned.keys is not None and consumer.endpoint.ordered_redelivery:
                     slots = {entry.offset: owned.keys.slot_of(entry.offset) for entry in entries}
@@ -220,7 +221,7 @@ class LeaseHandOver:
         if owned.stays_out:
             keeper = self._lessor.holder_here(owned) if owned.active is None else owned.active
             if keeper is not None and not keeper.endpoint.is_remote:
-                leased.hold(owned.received_in_order(), keeper)
+                leased.hold(held_entries.received_in_order(owned), keeper)
                 return
         chunks = owned.chunks
         known = {last: list(each.offsets) for last, each in chunks.known.items()}

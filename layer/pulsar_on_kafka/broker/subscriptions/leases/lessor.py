@@ -32,6 +32,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.members import (
     TakeOvers,
 )
 from pulsar_on_kafka.broker.subscriptions.leases.outbox import LeaseOutbox
+from pulsar_on_kafka.broker.subscriptions.partition import held_entries
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
@@ -419,7 +420,7 @@ class Lessor:
         requested = self._take_overs.requested.get(owned.number)
         for endpoint, held in ({} if requested is None or requested.voided else requested.held).items():
             if not endpoint.is_remote and not endpoint.closed:
-                owned.still_out(*held)
+                held_entries.still_out(owned, *held)
                 return endpoint.feed(owned.slot)
         return None
 

@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.broker.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.broker.subscriptions.partition import held_entries
 from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
@@ -130,7 +131,7 @@ class ConsumerDrains:
 
     def _in_order_of(self, endpoint: Endpoint, owned: OwnedPartition) -> int:
         count, refused = 0, self._dispatcher.redelivery.waiting(owned)
-        for entry in owned.received_in_order():
+        for entry in held_entries.received_in_order(owned):
             missing, size = endpoint.not_received.get((owned.number, entry.offset), (0, 1))
             messages = 1 if entry.chunks else entry.messages if entry.acked is not None else size
             count += messages > missing and entry.offset not in refused

@@ -36,7 +36,6 @@ from pulsar_on_kafka.broker.subscriptions.partition.record_filter import without
 from pulsar_on_kafka.broker.subscriptions.partition.redeliveries import Redeliveries
 from pulsar_on_kafka.broker.subscriptions.partition.refused_keys import RefusedKeys
 from pulsar_on_kafka.broker.subscriptions.partition.transaction_holds import TransactionHolds
-from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     Endpoint,
@@ -46,7 +45,6 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import apply_to
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks, SettledAck
-from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck, TxnOutcome
 
 
@@ -362,31 +360,6 @@ class OwnedPartition:
             self.guard.survived((offset,))
             self.guard.still_held((offset,))
 
-    def still_held(
-        self, consumer: PartitionConsumer, messages: Mapping[int, int], chunked: Mapping[int, Known]
-    ) -> None:
-        """The partition was taken over, and this consumer holds these entries, each with its number of messages;
-        `chunked` are the chunked ones of them."""
-        offsets = self.still_out(messages, chunked)
-        plain = [offset for offset, number in messages.items() if number == 1]
-        self.in_flight.hold(plain, consumer)
-        for offset, number in messages.items():
-            if number != 1:
-                self.in_flight.hold_batch(offset, consumer, number)
-        self.in_flight.set_apart(messages)
-        self.redeliveries.taken(offsets)
-        if self.guard is not None:
-            self.guard.still_held(offsets)
-
-    def still_out(self, messages: Iterable[int], chunked: Mapping[int, Known]) -> BitMap64:
-        """Has reading pass over entries that consumers hold; returns them with all chunks."""
-        offsets = BitMap64(messages)
-        for last, known in chunked.items():
-            self.chunks.known[last] = known
-            offsets |= BitMap64(known.offsets)
-        self.intake.passed_over.update(offsets)
-        return offsets
-
     def survived(self, offsets: Sequence[int] | BitMap64) -> None:
         """The consumers of these entries received them and live."""
         if self.guard is not None:
@@ -457,48 +430,6 @@ class OwnedPartition:
         self.redeliveries.waiting.update(back)
         if self.guard is not None:
             self.guard.departed(back, Departure.CLOSED)
-
-    def received(self) -> dict[PartitionConsumer, list[LeasedEntry]]:
-        """Returns what this process's consumers hold, as leased entries."""
-        found: dict[PartitionConsumer, list[LeasedEntry]] = {}
-        unacked, known = self.in_flight.unacked_in, self.chunks.known
-        for offset, consumer in self.holders.items():
-            if consumer.endpoint.is_remote:
-                continue
-            chunks = known.get(offset)
-            acked = None if chunks is not None else self.held.acked_of(offset)
-            found.setdefault(consumer, []).append(
-                LeasedEntry(
-                    offset,
-                    self.redeliveries.count(offset),
-                    unacked.get(offset, 1),
-                    acked,
-                    () if chunks is None else tuple(chunks.offsets),
-                    0 if chunks is None else chunks.total_bytes,
-                )
-            )
-        return found
-
-    def out_in_order(self) -> BitMap64:
-        """Returns what the active consumer was given and has not acknowledged (Failover), with all chunks."""
-        apart, end = self.intake.passed_over, self.intake.taken_upto
-        out = self.cursor.unacknowledged(self.cursor.next_unacked, end)
-        out |= BitMap64(offset for offset in apart if not self.cursor.is_acknowledged(offset))
-        out -= self.held.among(out)
-        return out - (BitMap64(self.chunks.ending_behind(end - 1)) - apart)
-
-    def received_in_order(self) -> list[LeasedEntry]:
-        """Returns the same as leased entries. The number of messages of a batch entry is not known any more."""
-        out = self.out_in_order()
-        found: list[LeasedEntry] = []
-        for last, known in self.chunks.known.items():
-            if last in out:
-                out -= BitMap64(known.offsets)
-                found.append(LeasedEntry(last, 0, len(known.offsets), None, tuple(known.offsets), known.total_bytes))
-        for offset in out:
-            acked = self.held.acked_of(offset)
-            found.append(LeasedEntry(offset, 0, 1 if acked is None else acked.left, acked))
-        return found
 
     def rewind(self) -> int:
         """Forgets what was read and delivered; returns the offset to read from (Exclusive, Failover, seek)."""

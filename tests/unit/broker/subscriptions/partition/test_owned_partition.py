@@ -13,6 +13,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.saved_cursor import SavedCursor
+from pulsar_on_kafka.broker.subscriptions.partition import held_entries
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
@@ -344,11 +345,11 @@ def test_what_is_out_in_order_is_what_was_handed_out_and_is_unacknowledged() -> 
     fill(owned, 0, 1, 2, 4, 5)
     assert taken(owned, 4) == [0, 1, 2, 4]
     owned.cursor.acknowledge([1])
-    owned.still_out([9, 12], {12: Known((3, 7, 12), 30)})
-    assert list(owned.out_in_order()) == [0, 2, 4, 7, 9, 12]
+    held_entries.still_out(owned, [9, 12], {12: Known((3, 7, 12), 30)})
+    assert list(held_entries.out_in_order(owned)) == [0, 2, 4, 7, 9, 12]
     owned.cursor.acknowledge([7, 12])
     owned.cursor.acknowledge_batches({2: BatchAckSet(5, 0b101)})
-    found = {entry.offset: (entry.messages, entry.acked) for entry in owned.received_in_order()}
+    found = {entry.offset: (entry.messages, entry.acked) for entry in held_entries.received_in_order(owned)}
     assert found == {0: (1, None), 2: (3, (5, 0b101)), 4: (1, None), 9: (1, None)}
     assert owned.rewind() == 0
     assert list(owned.intake.passed_over) == []
@@ -430,7 +431,7 @@ def test_what_is_leased_says_how_often_it_came_and_is_held() -> None:
     owned.deliver(theirs.endpoint.feed(owned.slot), offsets, records, hold=True)
     assert theirs.entries == [LeasedEntry(0), LeasedEntry(1, 1), LeasedEntry(2)]
     assert (theirs.endpoint.unacked, theirs.endpoint.leased, sorted(owned.holders)) == (3, 3, [0, 1, 2])
-    assert owned.received() == {}
+    assert held_entries.received(owned) == {}
     owned.give_back(theirs.endpoint.feed(owned.slot))
     assert (theirs.endpoint.unacked, owned.redeliveries.lowest(9)) == (0, [0, 1, 2])
 
@@ -438,11 +439,11 @@ def test_what_is_leased_says_how_often_it_came_and_is_held() -> None:
 def test_what_this_process_holds_is_as_if_it_was_leased_to_it() -> None:
     owned, joe = a_partition(), a_consumer()
     feed = joe.feed(owned.slot)
-    owned.still_held(feed, {3: 1, 5: 4, 9: 3}, {9: Known((6, 7, 9), 30)})
+    held_entries.still_held(owned, feed, {3: 1, 5: 4, 9: 3}, {9: Known((6, 7, 9), 30)})
     owned.cursor.acknowledge_batches({5: BatchAckSet(5, 0b00001)})
     owned.redeliveries.counts[3] = 2
     assert (joe.unacked, list(owned.intake.passed_over)) == (8, [3, 5, 6, 7, 9])
-    assert sorted(owned.received()[feed], key=lambda entry: entry.offset) == [
+    assert sorted(held_entries.received(owned)[feed], key=lambda entry: entry.offset) == [
         LeasedEntry(3, 2),
         LeasedEntry(5, 0, 4, (5, 0b00001)),
         LeasedEntry(9, 0, 3, None, (6, 7, 9), 30),
