@@ -115,7 +115,7 @@ class LeaseHandOver:
         if nacked is None:
             owned.saves.applied_since = self._inbox.applied_upto
         else:
-            if has_received(self._lessee.id, self._lessee.last_received, recalled):
+            if has_received(self._lessee.id, self._lessee.last_received(), recalled):
                 nacked = {**nacked, **ours}
             unread = self._unheard.pop(number, BitMap64()) | self._lessee.unread(number)
             if owned.guard is not None:

@@ -84,6 +84,12 @@ class Lessee:
         self.partitions = self._holdings.partitions
         self.take_back = self._holdings.take_back
         """Takes entries back from a draining consumer. The next report contains what it holds."""
+        self.gone = self._acks.gone
+        """Acknowledges entries that Kafka no longer has, or that cannot be read."""
+        self.taken_in = self._saves.taken_in
+        """A save of a partition's cursor decides about all acknowledgements in reports below this offset."""
+        self.last_received = self._permits.last_received
+        """Returns the number of the last record, by owner."""
         self.requesting = False
         """This process requests messages of other owners' partitions."""
         self.announces = False
@@ -332,24 +338,11 @@ class Lessee:
         if leased is not None:
             leased.hold_for_transaction(ack)
 
-    def gone(self, partition: LeasedPartition, offsets: Sequence[int]) -> None:
-        """Acknowledge entries that Kafka no longer has, or that cannot be read."""
-        self._acks.gone(partition, offsets)
-
     def detach(self, endpoint: Endpoint) -> None:
         """Remove a consumer. The next report contains that, and the owners redeliver its messages."""
         self._leased_s.pop(endpoint, None)
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
-
-    @property
-    def last_received(self) -> dict[bytes, int]:
-        """The number of the last record, by owner."""
-        return self._permits.last_received()
-
-    def taken_in(self, number: int, upto: int) -> None:
-        """A save of the partition's cursor decides about all acknowledgements in reports below this offset."""
-        self._saves.taken_in(number, upto)
 
     def take_unsaved(self, number: int) -> tuple[LeasedAcks, dict[int, Nack]]:
         """Take acknowledgements and negative acknowledgements of a partition that former owners may not have saved:
@@ -441,7 +434,10 @@ class Lessee:
             acks,
             batch_acks,
             nacks,
-            {n: self._reply(leased, leased.requested or leased.version) for n, leased in replied.items()},
+            {
+                n: _reply(leased, leased.requested or leased.version, self._permits.numbers)
+                for n, leased in replied.items()
+            },
             leaving=not consumers,
             save=save,
             reasons=self._holdings.reasons_of(nacks),
@@ -513,15 +509,16 @@ class Lessee:
         """The number of messages to be received from this inbox until a report is due for its room alone, or None."""
         return self._permits.until_worth_reporting(endpoint) if self.requesting else None
 
-    def _reply(self, leased: LeasedPartition, version: int) -> Held:
-        offsets = {
-            (self._permits.numbers[endpoint], redeliveries): held
-            for (endpoint, redeliveries), held in leased.held().items()
-            if endpoint in self._permits.numbers
-        }
-        chunked = {
-            last: (tuple(known.offsets), known.total_bytes)
-            for last, known in leased.chunks.items()
-            if last in leased.in_flight.holders
-        }
-        return Held(version, offsets, dict(leased.in_flight.unacked_in), chunked)
+
+def _reply(leased: LeasedPartition, version: int, numbers: Mapping[Endpoint, int]) -> Held:
+    offsets = {
+        (numbers[endpoint], redeliveries): held
+        for (endpoint, redeliveries), held in leased.held().items()
+        if endpoint in numbers
+    }
+    chunked = {
+        last: (tuple(known.offsets), known.total_bytes)
+        for last, known in leased.chunks.items()
+        if last in leased.in_flight.holders
+    }
+    return Held(version, offsets, dict(leased.in_flight.unacked_in), chunked)
