@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pulsar_on_kafka.admin import PartitionCursor, TransactionInPendingAck
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
+from pulsar_on_kafka.admin.stats import waiting_keys_of
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.client.values.texts import parse_message_id
 from pulsar_on_kafka.console.access import COOKIE, CSRF, SECURITY_HEADERS, ConsoleAccess
@@ -151,6 +152,7 @@ class Pages:
         retained = self._query(problems, self._site.retained, topic)
         page = _whole(query.get("list")) or 0
         read = self._query(problems, self._site.read_positions, topic, name)
+        consumers = self._query(problems, self._site.consumers, topic, name)
         ranges = [] if chosen is None else list(islice(chosen.acknowledged_ranges(), MAX_RANGES + 1))
         return self._page(
             "subscription.html",
@@ -167,7 +169,8 @@ class Pages:
             batches=[] if chosen is None else list(islice(chosen.acknowledged_in_batches(), MAX_RANGES)),
             map=None if chosen is None else hole_map(chosen, _whole(query.get("from")), _whole(query.get("scale"))),
             partitions=_listed([] if found is None else found.partitions, page),
-            consumers=self._query(problems, self._site.consumers, topic, name),
+            consumers=consumers,
+            waiting_keys=[] if consumers is None else waiting_keys_of(consumers.value)[:MAX_RANGES],
             held=self._query(problems, self._site.held, topic, name),
             retained=retained,
             ledgers=[] if retained is None else [each for each in retained.value.ledgers if each.partition == number],

@@ -14,7 +14,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
 from tests.consoles import Console, refused_payments, text_of
 from tests.integration.subscriptions.test_leased_messages import two
-from tests.steps import EARLIEST, SHARED, Process, Unique, receive, send
+from tests.steps import EARLIEST, KEY_SHARED, SHARED, Process, Unique, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -64,6 +64,22 @@ def test_a_subscription_its_holes_its_consumers_and_a_message(
     assert f"Held by consumer {consumer.consumer_name()} of " in message
     assert "State acknowledged" in console.text("/message", partition=0, offset=5, **where)
     assert "The log of partition 0 has 0 to 39." in console.text("/message", partition=0, offset=40, **where)
+
+
+def test_keys_that_wait_for_a_refused_message(client: pulsar.Client, console: Console, unique: Unique) -> None:
+    topic, name = unique("orders"), "billing"
+    consumer = client.subscribe(
+        topic, name, KEY_SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=600_000,
+        ordered_redelivery=True, receiver_queue_size=1,
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(b"%d" % number, partition_key="k")
+    consumer.negative_acknowledge(consumer.receive(60_000))
+    where = {"topic": full(topic), "name": name}
+    expected = "Partition 0: 1 key waits for refused messages, with"
+    until(lambda: expected in console.text("/subscription", **where), "the console to show it")
+    assert "(offset 0)" in console.text("/subscription", **where)
 
 
 @pytest.mark.long
