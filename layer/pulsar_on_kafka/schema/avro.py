@@ -18,6 +18,7 @@ from fastavro.schema import UnknownType
 from pulsar_on_kafka.schema.avro_bounds import PayloadBounds, check_definition
 from pulsar_on_kafka.schema.definition import Record
 from pulsar_on_kafka.schema.json import parsed
+from pulsar_on_kafka.schema.models import model_form
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
@@ -31,8 +32,11 @@ _PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
 class AvroSchema(Schema[V]):
     """Values of `record_cls`, or dicts of `schema_definition` when that is None.
 
+    The class is a Record, a dataclass or a pydantic model (`schema.models`).
+
     Raises:
         AssertionError: neither is given.
+        TypeError: the class is something else, or a field's type has no counterpart in Avro.
         fastavro.schema.SchemaParseException, UnknownType: the definition is no Avro. Differs from Pulsar: raised here,
             and not when the first message is sent.
         ValueError: a record of it contains itself outright, or it has more than 500 levels.
@@ -50,7 +54,11 @@ class AvroSchema(Schema[V]):
     def __init__(self, record_cls: Any, schema_definition: dict[str, Any] | None = None) -> None:
         if record_cls is None and schema_definition is None:
             raise AssertionError("AvroSchema requires record_cls or schema_definition, got None for both")
-        definition: Any = schema_definition if record_cls is None else record_cls.schema()
+        self._model = model_form(record_cls, json=False)
+        if self._model is not None:
+            definition: Any = self._model.definition
+        else:
+            definition = schema_definition if record_cls is None else record_cls.schema()
         self._compiled, self._bounds = _compiled(definition)
         super().__init__(record_cls, SchemaType.AVRO, definition, "AVRO")
         self._root_name = definition.get("name") if isinstance(definition, dict) else None
@@ -65,7 +73,7 @@ class AvroSchema(Schema[V]):
         """
         if self._record_cls is not None:
             self._validate_object_type(obj)
-            datum = self._dict_of(obj)
+            datum = self._dict_of(obj) if self._model is None else self._model.as_dict(obj)
         elif isinstance(obj, dict):
             datum = obj
         else:
@@ -107,7 +115,9 @@ class AvroSchema(Schema[V]):
         return self._value(_read(data, *self._writer(writer), self._compiled))
 
     def _value(self, found: Any) -> Any:
-        return found if self._record_cls is None else self._record_cls(**found)
+        if self._record_cls is None:
+            return found
+        return self._record_cls(**found) if self._model is None else self._model.from_dict(found)
 
     def _dict_of(self, record: Record) -> dict[str, Any]:
         try:

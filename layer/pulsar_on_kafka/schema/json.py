@@ -9,7 +9,10 @@ from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Final, cast
 
+import orjson
+
 from pulsar_on_kafka.schema.definition import Record, values_of
+from pulsar_on_kafka.schema.models import model_form
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema.value_type import V
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaType
@@ -20,15 +23,23 @@ _LITERALS: Final = {None: "null", True: "true", False: "false"}
 class JsonSchema(Schema[V]):
     """Records of `record_cls` as JSON with one blank of indentation a level; enum members by value, bytes as UTF-8.
 
-    Kept as it is officially: an enum member whose value is text can be read back only when the text is its name.
+    Kept as it is officially: an enum member whose value is text can be read back only when the text is its name. The
+    class may also be a dataclass or a pydantic model (`schema.models`), without indentation.
+
+    Raises:
+        TypeError: the class is something else, or a field's type has no counterpart in the definition.
     """
 
     def __init__(self, record_cls: type[V]) -> None:
-        super().__init__(record_cls, SchemaType.JSON, cast("type[Record]", record_cls).schema(), "JSON")
+        self._model = model_form(record_cls, json=True)
+        definition = self._model.definition if self._model else cast("type[Record]", record_cls).schema()
+        super().__init__(record_cls, SchemaType.JSON, definition, "JSON")
 
     def encode(self, obj: Any) -> bytes:
-        """Raises TypeError for anything but a record of the class. ValueError: the record contains itself."""
+        """Raises TypeError for anything but an object of the class. ValueError: the record contains itself."""
         self._validate_object_type(obj)
+        if self._model is not None:
+            return orjson.dumps(self._model.as_dict(obj))
         try:
             text = _written(obj, "\n")
         except (_Unusual, RecursionError):
@@ -42,7 +53,7 @@ class JsonSchema(Schema[V]):
             raise TypeError(
                 f"a {self._record_cls.__name__} is a JSON object, got {type(found).__name__}: {found!r:.60}"
             )
-        return self._record_cls(**found)
+        return self._record_cls(**found) if self._model is None else self._model.from_dict(found)
 
 
 def parsed(data: bytes) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pytest
@@ -330,3 +332,30 @@ def latest_after(admin: AdminClient, topic: str) -> Any:
 
     assert latest_version(admin, topic) is None
     return SchemaVersion(1)
+
+
+@dataclass
+class Trip:
+    """As an earlier version of the program has it."""
+
+    id: int
+    day: date
+
+
+@dataclass
+class LaterTrip:
+    id: int
+    day: date
+    stops: list[str] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("kind", [AvroSchema, JsonSchema])
+def test_versions_of_a_dataclass(client: pulsar.Client, unique: Unique, kind: Callable[[type], Any]) -> None:
+    topic, day = unique(), date(2026, 11, 30)
+    earlier, later = kind(Trip), kind(type("Trip", (LaterTrip,), {}))
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, schema=earlier)
+    client.create_producer(topic, schema=earlier).send(Trip(1, day))
+    assert receive_one(consumer).value() == Trip(1, day)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=later)
+    found = reader.read_next(60_000).value()
+    assert (found.id, found.day, found.stops) == (1, day, [])
