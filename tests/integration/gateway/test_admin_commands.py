@@ -37,7 +37,7 @@ def test_each_command_works_or_says_why_not(
         for name, outcome in outcomes.items():
             if outcome != "works":
                 print(f"{name}: {outcome}")
-    assert not [name for name, outcome in outcomes.items() if outcome.startswith("WRONG")]
+    assert not {name: outcome for name, outcome in outcomes.items() if outcome.startswith("WRONG")}
     assert counted["works"] >= MIN_WORKING
 
 
