@@ -96,7 +96,7 @@ def _install() -> None:
     sys.meta_path.insert(0, _Finder())
     sys.modules[_PACKAGE] = pulsar_on_kafka
     sys.modules.pop(_EXTENSION, None)
-    pulsar_urls.stand_for_kafka()
+    pulsar_urls.stand_for_kafka = True
 
 
 _install()

@@ -26,12 +26,8 @@ _OF_PULSAR: Final = (
     "listener_name",
 )
 """Arguments about the way to Pulsar's brokers."""
-_stand_for_kafka: list[bool] = []
-
-
-def stand_for_kafka() -> None:
-    """Pulsar's URLs stand for a Kafka cluster from now on, in this process."""
-    _stand_for_kafka[:] = [True]
+stand_for_kafka = False
+"""Whether Pulsar's URLs stand for a Kafka cluster, in this process."""
 
 
 def on_kafka(options: ClientOptions) -> ClientOptions:
@@ -44,7 +40,7 @@ def on_kafka(options: ClientOptions) -> ClientOptions:
         InvalidConfiguration: neither POK_URL nor a profile names a cluster, or the profiles cannot be read.
     """
     url = options.service_url
-    if not (_stand_for_kafka and isinstance(url, str) and url.startswith(_SCHEMES)):
+    if not (stand_for_kafka and isinstance(url, str) and url.startswith(_SCHEMES)):
         return options
     cluster = os.environ.get(URL_VARIABLE, "").strip() or None
     profile = options.profile or os.environ.get(PROFILE_VARIABLE, "").strip() or _default_profile()

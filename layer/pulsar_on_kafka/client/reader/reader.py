@@ -164,7 +164,9 @@ class Reader(OfOneProcess, Generic[V]):
         message = self._inbox.take_now()
         if message is None:
             self._check_open()
-            return taken(cast("Inbox", self._inbox), timeout_millis, f"{self._name} (reader {self._inbox.name})")
+            return taken(
+                cast("Inbox", self._inbox), timeout_millis, lambda: f"{self._name} (reader {self._inbox.name})"
+            )
         return message  # type: ignore[return-value]  # this reader's endpoint makes Messages
 
     def _listen_once(self) -> bool:

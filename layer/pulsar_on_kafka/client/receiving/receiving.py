@@ -32,8 +32,8 @@ ReceiveCallback = Callable[[Result, "Message | None"], None]
 _MAX_PENDING_RECEIVES: Final = 10_000
 
 
-def taken(inbox: Inbox, timeout_millis: int | None, where: str) -> Message:
-    """The next message, waited for. `where` is for the error.
+def taken(inbox: Inbox, timeout_millis: int | None, where: Callable[[], str]) -> Message:
+    """The next message, waited for. `where` returns the place that the error names.
 
     Raises:
         Timeout, AlreadyClosed, Interrupted.
@@ -43,7 +43,7 @@ def taken(inbox: Inbox, timeout_millis: int | None, where: str) -> Message:
         try:
             return inbox.take(deadline)
         except DeadlineExceeded:
-            raise Timeout(f"no message on {where} within {timeout_millis} ms") from None
+            raise Timeout(f"no message on {where()} within {timeout_millis} ms") from None
 
 
 class Receiving(OfOneProcess, Generic[_C, V]):
@@ -114,8 +114,7 @@ class Receiving(OfOneProcess, Generic[_C, V]):
         self._check_open()
         if self._listener is not None:
             raise InvalidConfiguration("receive() cannot be used beside a message listener")
-        where = f"{self.topic()} (subscription {self._subscription_name})"
-        return taken(self._inbox, timeout_millis, where)
+        return taken(self._inbox, timeout_millis, lambda: f"{self.topic()} (subscription {self._subscription_name})")
 
     def topic(self) -> str:
         """The topic, as officially."""
