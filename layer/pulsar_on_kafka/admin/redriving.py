@@ -38,6 +38,8 @@ LETTERS_PER_TRANSACTION: Final = 100
 _BYTES_PER_TRANSACTION: Final = 8 * 1024 * 1024
 TRANSACTION_MS: Final = 15_000
 """The origin's consumers wait so long, at most, for the transaction of a redrive that was killed."""
+REPEATABLE: Final = (InvalidTxnStatusError, NotConnected, Timeout, TransactionConflict, TransactionNotFound)
+"""Failures of a transaction after which another one may succeed."""
 _LOOK_MS: Final = 500
 _SILENCE_S: Final = 120.0
 _ATTEMPTS: Final = 20
@@ -205,21 +207,12 @@ def moved(letters: Sequence[Letter], consumer: Consumer, producers: LetterProduc
             each.wait()
         for letter, target in letters:
             answers.append(SendResult())
-            with producers.copying(letter, target, "", own_properties(letter.properties())) as (producer, plain):
-                producer.send_async(
-                    letter.payload(),
-                    answers[-1],
-                    properties=plain,
-                    partition_key=letter.record_key(),
-                    ordering_key=letter.ordering_key() or None,
-                    event_timestamp=letter.event_timestamp() or None,
-                    txn=txn,
-                )
+            producers.send_copy(letter, target, own_properties(letter.properties()), answers[-1], txn=txn)
         with pulsar_errors():
             for answer in answers:
                 answer.answer()
         txn.commit()
-    except (InvalidTxnStatusError, NotConnected, Timeout, TransactionConflict, TransactionNotFound) as failure:
+    except REPEATABLE as failure:
         _log.info("transaction=%s puts no letter back: %s", txn, failure)
         give_up(txn)
         return False

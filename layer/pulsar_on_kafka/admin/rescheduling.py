@@ -15,7 +15,7 @@ from typing import Final
 from pulsar_on_kafka.admin.cancelling import CancelAdmin, Selection
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.messages import MessageAdmin, reader_of
-from pulsar_on_kafka.admin.redriving import give_up
+from pulsar_on_kafka.admin.redriving import REPEATABLE, give_up
 from pulsar_on_kafka.admin.stored.pending_scan import FoundAcks, PendingMessage
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.text import counted
@@ -29,13 +29,6 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import LetterProducers
 from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.exceptions import (
-    InvalidTxnStatusError,
-    NotConnected,
-    Timeout,
-    TransactionConflict,
-    TransactionNotFound,
-)
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -145,7 +138,7 @@ class RescheduleAdmin(CancelAdmin, MessageAdmin):
             try:
                 self._move_in(txn, originals, selection, at_ms, producers)
                 txn.commit()
-            except (InvalidTxnStatusError, NotConnected, Timeout, TransactionConflict, TransactionNotFound) as failure:
+            except REPEATABLE as failure:
                 _log.info("transaction=%s reschedules nothing: %s", txn, failure)
                 give_up(txn)
                 if attempt + 1 == _ATTEMPTS:
@@ -237,11 +230,13 @@ class _Originals:
             self._reader.close()
         topic = self._topic
         self._partition = partition
-        self._reader = reader_of(
-            self._session, topic.partition_names[partition] if topic.partitioned else str(topic.name),
-            NativeMessageId.earliest, {partition: offset},
-        )  # fmt: skip
+        self._reader = reader_of(self._session, _place(topic, partition), NativeMessageId.earliest, {partition: offset})
         return self._reader
+
+
+def _place(topic: Topic, partition: int) -> str:
+    """The partition's own name; the topic's without partitions."""
+    return topic.partition_names[partition] if topic.partitioned else str(topic.name)
 
 
 def _together(found: Iterator[PendingMessage], originals: _Originals) -> Iterator[list[_Original]]:
@@ -274,18 +269,9 @@ def _sent(
     answers: list[SendResult] = []
     for each in originals:
         message = each.message
-        place = topic.partition_names[each.pending.partition] if topic.partitioned else str(topic.name)
+        place = _place(topic, each.pending.partition)
         answers.append(SendResult())
-        with producers.copying(message, place, "", message.properties()) as (producer, plain):
-            producer.send_async(
-                message.payload(),
-                answers[-1],
-                properties=plain,
-                partition_key=message.record_key(),
-                ordering_key=message.ordering_key() or None,
-                event_timestamp=message.event_timestamp() or None,
-                deliver_at=at_ms,
-                disable_replication=True,
-                txn=txn,
-            )
+        producers.send_copy(
+            message, place, message.properties(), answers[-1], deliver_at=at_ms, disable_replication=True, txn=txn
+        )
     return [answer.answer() for answer in answers]

@@ -119,6 +119,30 @@ class LetterProducers:
         with self._sealing.like(message, *version, *headers, *kept):
             yield producer, in_headers
 
+    def send_copy(
+        self,
+        message: Message,
+        topic: str,
+        properties: Mapping[str, str],
+        answer: Callable[[Result, Any], None],
+        *headers: tuple[str, bytes],
+        initial_subscription: str = "",
+        keeps_event_time: bool = True,
+        **options: Any,
+    ) -> None:
+        """Send a copy of `message` with these properties; see `copying`. `options` are those of `send_async`. Raises as
+        `Client.create_producer` and `Producer.send_async`."""
+        with self.copying(message, topic, initial_subscription, properties, *headers) as (producer, in_headers):
+            producer.send_async(
+                message.payload(),
+                answer,
+                properties=in_headers,
+                partition_key=message.record_key(),
+                ordering_key=message.ordering_key() or None,
+                event_timestamp=(message.event_timestamp() or None) if keeps_event_time else None,
+                **options,
+            )
+
     def _producer(self, topic: str, initial_subscription: str) -> Producer:
         session = self._session
         with self._lock:
@@ -394,16 +418,10 @@ class DeadLetterWriter:
         properties = self._origin(letter) | letter.properties()  # the letter's own origin takes precedence
         if reason := letter.feed.slot.reasons.get(letter.offset, letter.message_id().batch_index()):
             properties |= {REFUSAL_REASON: reason}
-        initial_subscription = self._policy.getInitialSubscriptionName()
-        with self._producers.copying(letter, topic, initial_subscription, properties, delivered) as (producer, plain):
-            producer.send_async(
-                letter.payload(),
-                stored,
-                properties=plain,
-                partition_key=letter.record_key(),
-                ordering_key=letter.ordering_key() or None,
-                event_timestamp=(letter.event_timestamp() or None) if self._as_java else None,
-            )
+        initial = self._policy.getInitialSubscriptionName()
+        self._producers.send_copy(
+            letter, topic, properties, stored, delivered, initial_subscription=initial, keeps_event_time=self._as_java
+        )
 
     def _origin(self, letter: Message) -> dict[str, str]:
         return origin_as_java(letter, self._subscription, put_off=False) if self._as_java else origin(letter)
