@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -306,6 +306,11 @@ class _Told(msgspec.Struct, omit_defaults=True):
     waiting_keys: tuple[ReportedKeys, ...] = ()
 
 
+def _reported(report: ConsumersReport | _Told) -> dict[str, Any]:
+    """The fields of a report without its id, which both classes have."""
+    return {name: getattr(report, name) for name in _Told.__struct_fields__ if name != "told"}
+
+
 class _Consumers(msgspec.Struct, omit_defaults=True):
     partition: Int64 = -1
     offset: Int64 = -1
@@ -354,20 +359,7 @@ def encode_answer(answer: CursorReply) -> bytes:
 
 
 def encode_report(report: ConsumersReport) -> bytes:
-    return _TOLD.encode(
-        _Told(
-            report.id.hex(),
-            report.member,
-            report.consumers,
-            report.waiting,
-            report.holder,
-            report.active,
-            report.blocked_s,
-            report.reading,
-            report.throttling,
-            report.waiting_keys,
-        )
-    )
+    return _TOLD.encode(_Told(report.id.hex(), **_reported(report)))
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | ConsumersReport | None:
@@ -386,18 +378,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | CursorReply | C
         return CursorReply(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         report = _TOLD.decode(value)
-        return ConsumersReport(
-            _id(report.told),
-            report.member,
-            report.consumers,
-            report.waiting,
-            report.holder,
-            report.active,
-            report.blocked_s,
-            report.reading,
-            report.throttling,
-            report.waiting_keys,
-        )
+        return ConsumersReport(_id(report.told), **_reported(report))
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 
