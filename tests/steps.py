@@ -72,3 +72,13 @@ def send_fast(client: pulsar.Client, topic: str, count: int) -> None:
         producer.send_async(str(number).encode(), None)
     producer.flush()
     producer.close()
+
+
+def read_all(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
+    """All messages of a topic that a reader gets now."""
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(20_000))
+    reader.close()
+    return found

@@ -25,6 +25,7 @@ from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
 from tests.integration.gateway.wire import Wire
+from tests.steps import read_all
 from tests.waiting import patience, until
 
 _KEPT = {"retention_time_in_minutes": -1, "retention_size_in_mb": -1}
@@ -55,15 +56,6 @@ def _read(there: There, topic: str) -> list[Any]:
     found = []
     while reader.has_message_available():
         found.append(reader.read_next(60_000))
-    reader.close()
-    return found
-
-
-def _read_here(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(20_000))
     reader.close()
     return found
 
@@ -138,7 +130,7 @@ def test_a_tenant_that_was_never_there(
     assert sum(each["messages"] for each in ran["partitions"]) == 60
     read = _read(there, orders)
     assert sorted(int(message.data()) for message in read) == list(range(60))
-    assert _by_partition(read) == _by_partition(_read_here(client, orders))
+    assert _by_partition(read) == _by_partition(read_all(client, orders))
     seventh = next(message for message in read if message.data() == b"7")
     assert seventh.properties() == {"number": "7", "naïve": "ja"}
     assert (seventh.partition_key(), seventh.ordering_key()) == ("key 0", "order 1")
@@ -220,7 +212,7 @@ def test_the_way_back_of_a_tenant_that_was_sent_here(
     assert sum(each["messages"] for each in ran["partitions"]) == 70
     read = _read(there, orders)
     assert sorted(int(message.data()) for message in read) == list(range(70))
-    assert _by_partition(read) == _by_partition(_read_here(client, orders))
+    assert _by_partition(read) == _by_partition(read_all(client, orders))
     by = {int(message.data()): message.properties().get("by") for message in read}
     assert (by[40], by[41], by[60]) == (None, "official", "sdk")
     assert sorted(map(int, _left(there, orders, "holes"))) == left
@@ -346,7 +338,7 @@ def test_a_run_that_was_killed_within_a_message_in_chunks(
         killed = ByHand(wire, large)
         here = admin.node.topics.open(TopicName.parse(large), patience())
         name = export_name(admin.node.cluster_id, here.layout.incarnation, 0)
-        uuid = f"{name}-{sequence_id(MessagePlace(_read_here(client, large)[1].offset, 0))}"
+        uuid = f"{name}-{sequence_id(MessagePlace(read_all(client, large)[1].offset, 0))}"
         killed.send(b"x", uuid=uuid, chunks=3, chunk_id=0, chunked_bytes=len(payload))
     pok("export", "run", tenant, *_to(there))
     assert [message.data() for message in _read(there, large)] == [b"0", payload, b"2"]
@@ -444,7 +436,7 @@ def test_schemas_nulls_chunks_delays_and_transactions(
     assert [each["version"] for each in versions] == [0, 1]
     found = _read(there, described)
     assert [message._message.int_schema_version() for message in found] == [0, 1, 0, 1, -1]
-    ours = [message.data() for message in _read_here(client, described)]
+    ours = [message.data() for message in read_all(client, described)]
     assert [message.data() for message in found] == ours
     assert _left(there, strange, "s") == [b"x"]
     stats = there.ask("GET", f"/persistent/{namespace}/mixed/stats")

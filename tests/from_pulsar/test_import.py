@@ -24,6 +24,7 @@ from tests.from_pulsar.keys import pem_keys
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
 from tests.integration.gateway.wire import Wire
+from tests.steps import read_all
 from tests.waiting import until
 
 PATIENCE_S = 120.0
@@ -60,15 +61,6 @@ def _received(client: pulsar.Client, topic: str, subscription: str) -> list[puls
         except pulsar.Timeout:
             consumer.close()
             return found
-
-
-def _read(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = []
-    while reader.has_message_available():
-        found.append(reader.read_next(20_000))
-    reader.close()
-    return found
 
 
 def test_every_kind_of_message_and_every_hole(
@@ -121,7 +113,7 @@ def test_every_kind_of_message_and_every_hole(
     assert (done["from"], done["step"], done["run"]) == ("pulsar:standalone", "IMPORTED", 1)
     assert admin.get_policy(namespace, "retention_time_in_minutes") == -1
 
-    found = {int(message.data()): message for message in _read(client, orders)}
+    found = {int(message.data()): message for message in read_all(client, orders)}
     assert sorted(found) == list(range(60))
     seventh = found[7]
     assert seventh.properties() == {"number": "7", "naïve": "ja"}
@@ -161,7 +153,7 @@ def test_every_kind_of_message_and_every_hole(
     assert pok.json("import", "run", tenant)["run"] == 2
     report = pok.json("import", "verify", tenant)
     assert report["good"], report["problems"]
-    assert sorted(int(message.data()) for message in _read(client, orders)) == list(range(70))
+    assert sorted(int(message.data()) for message in read_all(client, orders)) == list(range(70))
     status = pok.json("import", "status", tenant)
     assert {(each["partition"], each["final"]) for each in status["partitions"]} == {(0, True), (1, True)}
 
@@ -210,7 +202,7 @@ def test_schemas_nulls_chunks_and_names(
     assert [reader.read_next(20_000).value().number for _ in range(2)] == [1, 2]
     assert [message.data() for message in _received(client, later, "a/b c")] == [b"now"]
     assert [message.data() for message in _received(client, strange, "s")] == [b"x"]
-    assert [message.data() for message in _read(client, large)] == [b"before", payload, b"after"]
+    assert [message.data() for message in read_all(client, large)] == [b"before", payload, b"after"]
     assert [message.data() for message in _received(client, large, "slow")] == [b"before", b"after"]
     assert [message.data() for message in _received(client, large, "fast")] == [b"before", payload, b"after"]
 
@@ -309,7 +301,7 @@ def test_what_transactions_sent_and_acknowledged(
             report = json.loads(verified.stdout)
             assert report["good"], report["problems"]
             assert sum(each["messages"] for each in report["partitions"]) == len(read)
-            assert [message.data() for message in _read(client, paid)] == read
+            assert [message.data() for message in read_all(client, paid)] == read
             found = {
                 each["name"]: each["left_here"]
                 for partition in report["partitions"]
@@ -355,7 +347,7 @@ def test_messages_in_chunks_that_pulsars_client_gives_up_are_named(
     assert problem.startswith(f"{topic} partition 0: 2 messages in chunks"), problem
     assert report["partitions"][0]["given_up"] == 2
     whole = [b"%02d, part 0.%02d, part 1." % (number, number) for number in range(2, 12)]
-    assert [message.data() for message in _read(client, topic)] == [b"before", *whole, b"after"]
+    assert [message.data() for message in read_all(client, topic)] == [b"before", *whole, b"after"]
 
 
 def test_compressed_chunks_of_which_pulsar_says_nothing(
@@ -419,4 +411,4 @@ def test_a_run_that_is_killed_is_gone_on_with(
     assert pok.json("import", "run", tenant)["run"] == 3
     report = pok.json("import", "verify", tenant)
     assert report["good"], report["problems"]
-    assert [int(message.data()) for message in _read(client, orders)] == list(range(count))
+    assert [int(message.data()) for message in read_all(client, orders)] == list(range(count))

@@ -10,7 +10,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.broker.subscriptions.requests import transaction_holding
-from tests.integration.admin.test_cancelled_messages import check_rest, delayed_until_seen
+from tests.integration.admin.test_cancelled_messages import a_topic, check_rest, delayed_until_seen
 from tests.steps import SHARED, SILENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest
 from tests.waiting import until
 
@@ -33,11 +33,7 @@ def admin(admin_elsewhere: AdminClient) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient, unique: Unique) -> str:
-    name = unique()
-    admin.create_topic(name)
-    for subscription in ("a", "b"):
-        admin.create_subscription(name, subscription, from_earliest=True)
-    return name
+    return a_topic(admin, unique())
 
 
 def pending(admin: AdminClient, topic: str, **by: object) -> list[tuple[str, ...]]:

@@ -27,9 +27,15 @@ def admin(admin_elsewhere: AdminClient) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient, unique: Unique) -> str:
-    """A topic with the subscriptions a and b."""
-    name = unique()
-    admin.create_topic(name)
+    return a_topic(admin, unique())
+
+
+def a_topic(admin: AdminClient, name: str, partitions: int = 0) -> str:
+    """A topic with the subscriptions a and b; 0: without partitions."""
+    if partitions:
+        admin.create_partitioned_topic(name, partitions)
+    else:
+        admin.create_topic(name)
     for subscription in ("a", "b"):
         admin.create_subscription(name, subscription, from_earliest=True)
     return name

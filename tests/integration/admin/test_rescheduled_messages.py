@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, rescheduling
-from tests.integration.admin.test_cancelled_messages import check_rest, delayed_until_seen
+from tests.integration.admin.test_cancelled_messages import a_topic, check_rest, delayed_until_seen
 from tests.integration.command_line import CommandLine
 from tests.steps import KEY_SHARED, SHARED, SILENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest
 from tests.waiting import until
@@ -34,11 +34,7 @@ def admin(admin_elsewhere: AdminClient) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient, unique: Unique) -> str:
-    name = unique()
-    admin.create_partitioned_topic(name, 2)
-    for subscription in ("a", "b"):
-        admin.create_subscription(name, subscription, from_earliest=True)
-    return name
+    return a_topic(admin, unique(), partitions=2)
 
 
 def on_time(consumer: pulsar.Consumer, expected: list[str], due_ms: int) -> None:
