@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.console.access import ConsoleAccess
-from pulsar_on_kafka.console.pages import Pages
+from pulsar_on_kafka.console.pages.app import Pages
 from pulsar_on_kafka.console.view_model import Site
 
 

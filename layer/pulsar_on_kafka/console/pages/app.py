@@ -34,7 +34,7 @@ from pulsar_on_kafka_mapping.errors import MappingError
 
 T = TypeVar("T")
 
-_HERE: Final = Path(__file__).parent
+_HERE: Final = Path(__file__).parent.parent
 _OPEN_PATHS: Final = ("/login", "/static/")
 _MAX_FORM_BYTES: Final = 65_536
 _FOREIGN_FORM: Final = "this form is not of this console, or of one that ended since: load the page again\n"
