@@ -15,12 +15,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.console.commands import ConsoleCommands
-from pulsar_on_kafka.console.server import ConsoleServer
+from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.steps import EARLIEST, SHARED
 from tests.waiting import until
 
 EVERY_S: Final = 0.2
+SUBSCRIPTIONS: Final = "/subscriptions"
 _TAG: Final = re.compile(r"<[^>]*>")
 
 
@@ -32,11 +33,11 @@ class Console:
         self.token = token
         self.url = f"http://127.0.0.1:{server.port}"
 
-    def at(self, path: str = "/", **parameters: object) -> str:
+    def at(self, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """A page's address."""
         return f"{self.url}{path}?{urlencode(parameters)}" if parameters else f"{self.url}{path}"
 
-    def get(self, path: str = "/", **parameters: object) -> str:
+    def get(self, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """A page's HTML."""
         found = requests.get(self.at(path, **parameters), headers=self.bearer, timeout=60)
         assert found.status_code == 200, (found.status_code, found.text[:2000])
@@ -46,11 +47,11 @@ class Console:
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
-    def text(self, path: str = "/", **parameters: object) -> str:
+    def text(self, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """What a page says, with single spaces."""
         return text_of(self.get(path, **parameters))
 
-    def says(self, wanted: str, path: str = "/", **parameters: object) -> str:
+    def says(self, wanted: str, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """The page's HTML, as soon as its text has this."""
         last = ""
 

@@ -164,25 +164,25 @@ class Site:
     # Questions: each raises Unanswered ----------------------------------------------------------------------------
 
     def stats(self, topic: str, name: str) -> CachedResponse[SubscriptionStats]:
-        return self._query(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
+        return self.query(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
 
     def cursors(self, topic: str, name: str) -> CachedResponse[Sequence[PartitionCursor]]:
         return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
 
     def read_positions(self, topic: str, name: str) -> CachedResponse[Mapping[int, int]]:
-        return self._query(("read positions", topic, name), lambda admin: admin.read_positions(topic, name))
+        return self.query(("read positions", topic, name), lambda admin: admin.read_positions(topic, name))
 
     def consumers(self, topic: str, name: str) -> CachedResponse[Sequence[ConsumerStats]]:
-        return self._query(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
+        return self.query(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
 
     def holder(self, topic: str, name: str, partition: int, offset: int) -> CachedResponse[EntryHolder | None]:
-        return self._query(
+        return self.query(
             ("holder", topic, name, partition, offset), lambda admin: admin.entry_holder(topic, name, partition, offset)
         )
 
     def held(self, topic: str, name: str) -> CachedResponse[Sequence[TransactionInPendingAck]]:
         """The acknowledgements that transactions hold on a subscription."""
-        return self._query(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
+        return self.query(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
 
     def retained(self, topic: str) -> CachedResponse[Retained]:
         def query(admin: AdminClient) -> Retained:
@@ -192,7 +192,7 @@ class Site:
             )
             return Retained(admin.list_ledgers(topic), minutes, megabytes)
 
-        return self._query(("ledgers", topic), query)
+        return self.query(("ledgers", topic), query)
 
     def message(self, topic: str, requested: NativeMessageId) -> CachedResponse[Sequence[ShownMessage]]:
         """The messages of one entry, `MAX_SHOWN_OF_AN_ENTRY` at most; none where readers see none there."""
@@ -207,19 +207,19 @@ class Site:
                     found.append(message)
             return found
 
-        return self._query(("message", topic, requested.ledger_id(), requested.entry_id()), query)
+        return self.query(("message", topic, requested.ledger_id(), requested.entry_id()), query)
 
     def dead_letter_topics(self) -> CachedResponse[Sequence[DeadLetterTopic]]:
         overview = self._seen.overview
         tenants = overview.tenants if overview is not None else ("public",)
-        return self._query(
+        return self.query(
             ("dead letter topics",),
             lambda admin: [found for tenant in tenants for found in admin.dead_letter_topics(tenant)],
         )
 
     def dead_letters(self, topic: str) -> CachedResponse[Sequence[DeadLetter]]:
         """The oldest ones that are left, `MAX_DEAD_LETTERS_SHOWN` at most."""
-        return self._query(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
+        return self.query(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
 
     def transactions(self) -> CachedResponse[Sequence[OpenTransaction]]:
         """Unfinished transactions, the oldest first, `_MAX_TRANSACTIONS` at most."""
@@ -231,14 +231,14 @@ class Site:
             now_ms = self.clock.now_ms()
             return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MAX_TRANSACTIONS]]
 
-        return self._query(("transactions",), query)
+        return self.query(("transactions",), query)
 
     def roles(self) -> CachedResponse[Mapping[RoleName, Sequence[RoleOwner]]]:
         def query(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
             with pulsar_errors():
                 return role_owners(admin.node.admin, admin.node.settings.instance, Deadline.after(10.0))
 
-        return self._query(("roles",), query)
+        return self.query(("roles",), query)
 
     # Deeds: each raises Unanswered and official exceptions --------------------------------------------------------
 
@@ -248,7 +248,8 @@ class Site:
         self._answers.forget()
         return done
 
-    def _query(self, key: tuple[object, ...], request: Callable[[AdminClient], T]) -> CachedResponse[T]:
+    def query(self, key: tuple[object, ...], request: Callable[[AdminClient], T]) -> CachedResponse[T]:
+        """The reply to a question, which page modules ask, too; `key` identifies it."""
         return self._answers.to(key, lambda: request(self._connected()))
 
     def _connected(self) -> AdminClient:

@@ -16,7 +16,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Float, Integer, JsonSchema, Record, String
 from tests.browser import MAX_PICTURE_BYTES, Chromium
-from tests.consoles import Console, refused_payments
+from tests.consoles import SUBSCRIPTIONS, Console, refused_payments
 from tests.many_subscriptions import an_overview
 from tests.steps import EARLIEST, SHARED, Unique
 
@@ -67,7 +67,7 @@ def test_from_all_of_a_subscription_to_one_message(
 ) -> None:
     topic = unique("orders")
     orders(client, topic, 8000)
-    browser.open(console.at("/", q=topic))
+    browser.open(console.at(SUBSCRIPTIONS, q=topic))
     browser.sees("#rows tbody th a", "billing")
     browser.click("#rows tbody th a")
     browser.sees(".scale", "10 offsets a cell")
@@ -151,7 +151,7 @@ def test_pictures_of_the_documentation(
     topic = unique("orders")
     orders(client, topic, 12_000)
     browser.prefer("dark")
-    browser.open(console.at("/", q=topic))
+    browser.open(console.at(SUBSCRIPTIONS, q=topic))
     browser.sees("#rows tbody th a", "billing")
     browser.click("#rows tbody th a")
     browser.sees(".scale", "10 offsets a cell")

@@ -12,7 +12,7 @@ import requests
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
-from tests.consoles import Console, refused_payments, text_of
+from tests.consoles import SUBSCRIPTIONS, Console, refused_payments, text_of
 from tests.integration.subscriptions.test_leased_messages import two
 from tests.steps import EARLIEST, KEY_SHARED, SHARED, Process, Unique, receive, send
 from tests.waiting import until
@@ -50,7 +50,7 @@ def test_a_subscription_its_holes_its_consumers_and_a_message(
     topic, name = unique("orders"), "billing"
     consumer = holes(client, topic, name, {3, 4, 17}, 40)
     link = f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name=billing"'
-    until(lambda: link in console.get("/", q=topic), "the subscription to be gathered")
+    until(lambda: link in console.get(SUBSCRIPTIONS, q=topic), "the subscription to be gathered")
     where = {"topic": full(topic), "name": name}
     page = console.says("Consumers", "/subscription", **where)
     (cells,) = re.findall(r'data-cells="([^"]*)"', page)
@@ -98,7 +98,7 @@ def test_a_leased_message_names_who_holds_it(
     assert (leased.consumer_name, own.consumer_name) == (consumer.consumer_name(), owner.consumer_name())
     assert leased.owner == own.owner == own.process != leased.process
     link = f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name={name}"'
-    until(lambda: link in console.get("/", q=topic), "the subscription to be gathered")
+    until(lambda: link in console.get(SUBSCRIPTIONS, q=topic), "the subscription to be gathered")
     where = {"topic": full(topic), "name": name, "partition": 0}
     message = console.text("/message", offset=0, **where)
     assert f"Held by consumer {consumer.consumer_name()} of " in message

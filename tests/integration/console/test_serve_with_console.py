@@ -54,7 +54,7 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
 
         def page() -> str:
             bearer = {"Authorization": "Bearer s3cret"}
-            return text_of(requests.get(address, {"q": topic}, headers=bearer, timeout=60).text)
+            return text_of(requests.get(f"{address}/subscriptions", {"q": topic}, headers=bearer, timeout=60).text)
 
         until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}")
 

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.console.commands import ConsoleCommands
-from pulsar_on_kafka.console.server import ConsoleServer
+from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.consoles import Console, a_console
 
@@ -114,4 +114,4 @@ def test_pages_forbid_browsers_what_they_do_not_need(unguarded: Console) -> None
 
 def test_nothing_outside_of_static_is_served(unguarded: Console) -> None:
     assert asked(unguarded, "/static/console.js").status_code == 200
-    assert asked(unguarded, "/static/%2e%2e/pages.py").status_code == 404
+    assert asked(unguarded, "/static/%2e%2e/access.py").status_code == 404

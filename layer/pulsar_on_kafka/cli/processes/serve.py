@@ -159,7 +159,7 @@ def _console(
         return
     try:
         from pulsar_on_kafka.console.commands import ConsoleCommands
-        from pulsar_on_kafka.console.server import ConsoleServer
+        from pulsar_on_kafka.console.pages.server import ConsoleServer
         from pulsar_on_kafka.console.view_model import Site
     except ModuleNotFoundError as missing:
         raise CommandFailed(f"--with console needs {missing.name}: pip install 'pulsar-on-kafka[console]'") from missing

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.console.access import ConsoleAccess
-from pulsar_on_kafka.console.pages.app import Pages
+from pulsar_on_kafka.console.pages.app import pages_app
+from pulsar_on_kafka.console.pages.renderer import PageRenderer
 from pulsar_on_kafka.console.view_model import Site
 
 
@@ -19,5 +20,5 @@ class ConsoleServer(AsgiServer):
             this machine's, or the certificate is none.
         """
         access = ConsoleAccess.checked(host, guard.token)
-        app = Pages(site, access, secure=bool(guard.certificate)).app()
+        app = pages_app(PageRenderer(site, access, secure=bool(guard.certificate)))
         super().__init__("pok-console-http", Address(host, port, "--console-port"), app, guard)

@@ -1,0 +1,85 @@
+"""The renderer makes pages from templates; all page modules share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
+from pulsar_on_kafka.console.access import ConsoleAccess
+from pulsar_on_kafka.console.formatting import FILTERS, link
+from pulsar_on_kafka.console.hole_map import COLUMNS
+from pulsar_on_kafka.console.response_cache import CachedResponse, Unanswered
+from pulsar_on_kafka.console.view_model import Site
+
+T = TypeVar("T")
+
+_TEMPLATES: Final = Path(__file__).parent.parent / "templates"
+_LATE_MS: Final = 60_000
+"""An overview that is older is called so."""
+
+
+class Problem(NamedTuple):
+    """A question of a page without a new answer. `away`: the cluster did not answer; else it refused."""
+
+    reason: str
+    away: bool
+
+
+class PageRenderer:
+    """The templates, and the data and rights that every page needs. Thread-safe."""
+
+    def __init__(self, site: Site, access: ConsoleAccess, *, secure: bool) -> None:
+        """`secure`: the console answers HTTPS."""
+        self.site = site
+        self.access = access
+        self.secure = secure
+        self._templates = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS)
+        self._templates.globals.update(link=link, pok=site.commands.line, columns=COLUMNS)
+
+    def page(self, template: str, request: Request, status: int = 200, **shown_there: Any) -> Response:
+        seen, now_ms = self.site.look(), self.site.clock.now_ms()
+        late = seen.overview is not None and now_ms - seen.overview.gathered_ms > _LATE_MS
+        text = self._templates.get_template(template).render(
+            path=request.url.path,
+            where=self.site.where,
+            seen=seen,
+            overview=seen.overview,
+            away=bool(seen.failure) or late,
+            now_ms=now_ms,
+            csrf=self.access.csrf,
+            every_s=self.site.every_s,
+            **shown_there,
+        )
+        return HTMLResponse(text, status)
+
+    def overview_of(self, topic: str, name: str) -> SubscriptionOverview | None:
+        overview = self.site.look().overview
+        listed: Iterable[SubscriptionOverview] = () if overview is None else overview.subscriptions
+        return next((each for each in listed if each.topic == topic and each.subscription == name), None)
+
+
+def query(
+    problems: list[Problem], request: Callable[..., CachedResponse[T]], *arguments: Any
+) -> CachedResponse[T] | None:
+    """The answer; None, and a line among the problems, where there is none."""
+    try:
+        found = request(*arguments)
+    except Unanswered as failure:
+        problems.append(Problem(str(failure), failure.away))
+        return None
+    if found.failure:
+        problems.append(Problem(found.failure, found.away))
+    return found
