@@ -21,6 +21,9 @@ from selenium.webdriver.remote.webelement import WebElement
 from tests.waiting import until
 
 MAX_PICTURE_BYTES: Final = 200_000
+NARROW: Final = 420
+WIDTH: Final = "return document.documentElement.scrollWidth"
+"""A script: the width that a page needs."""
 _COLOURS: Final = 200
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
@@ -102,6 +105,16 @@ class Chromium:
         """`dark` or `light`."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    @contextmanager
+    def narrow(self, height: int = 850) -> Iterator[None]:
+        """A window of `NARROW` pixels."""
+        size = {"width": NARROW, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def complaints(self) -> list[str]:
         """What it has to say of pages since it was asked last: errors of scripts, what a policy forbids."""

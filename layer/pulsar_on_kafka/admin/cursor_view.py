@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pyroaring import BitMap64
+
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
@@ -106,9 +108,21 @@ class PartitionCursor:
     def shares(self, edges: Sequence[int]) -> list[float]:
         """The acknowledged share of each cell, 0.0 to 1.0."""
         return [
-            _acknowledged(self.state, start, end) / (end - start) if end > start else 0.0
-            for start, end in pairwise(edges)
+            (end - start - left) / (end - start) if end > start else 0.0
+            for left, (start, end) in zip(self.unacknowledged(edges), pairwise(edges), strict=True)
         ]
+
+    def unacknowledged(self, edges: Sequence[int]) -> list[int]:
+        """The number of unacknowledged entries of each cell."""
+        return [end - start - _acknowledged(self.state, start, end) for start, end in pairwise(edges)]
+
+    def suspects(self, edges: Sequence[int]) -> list[int]:
+        """The number of unacknowledged entries of each cell that a consumer may have held when it died."""
+        known = self.state.deliveries
+        if known is None:
+            return [0] * max(0, len(edges) - 1)
+        left = BitMap64(offset for offset in known.suspects if not self.state.is_acknowledged(offset))
+        return [left.range_cardinality(start, end) for start, end in pairwise(edges)]
 
     @property
     def highest(self) -> int:

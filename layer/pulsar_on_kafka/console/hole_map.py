@@ -1,5 +1,5 @@
-"""A map of holes draws a window of one partition's cursor: rows of cells, each of which stands for some offsets.
-Pure."""
+"""A map of holes draws a window of one partition's cursor: rows of cells, each of which stands for some offsets. A cell
+has the colour of the worst state among its offsets. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor
-from pulsar_on_kafka.base.text import eighths
 
 COLUMNS: Final = 100
 ROWS: Final = 16
@@ -21,9 +20,16 @@ GONE: Final = "g"
 """Kafka has these entries no more."""
 DONE: Final = "d"
 """At or below mark-delete."""
+ACKNOWLEDGED: Final = "a"
+"""Above mark-delete, each acknowledged by itself."""
 AHEAD: Final = "t"
 """Above the highest acknowledged entry."""
-# A digit, 0 to 8: how many eighths of the cell are acknowledged; 8 is all, and 0 none.
+HOLE: Final = "h"
+"""Unacknowledged, below the highest acknowledged entry."""
+SUSPECT: Final = "s"
+"""Unacknowledged, and a consumer may have died of it."""
+STATES: Final = (GONE, DONE, ACKNOWLEDGED, AHEAD, HOLE, SUSPECT)
+"""The states of an entry; each is worse than those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,9 @@ class HoleMap:
     last: int
     scale: int
     cells: str
-    """A character for each."""
+    """The worst state of each, one of `STATES`."""
+    left: tuple[int, ...]
+    """The number of unacknowledged entries of each."""
     ledgers: tuple[int, ...]
     """Cells in which a ledger begins."""
     hole_before: int | None
@@ -101,24 +109,30 @@ def hole_map(cursor: PartitionCursor, first: int | None = None, scale: int | Non
         begin,
         last,
         scale,
-        "".join(_kinds(cursor, edges)),
+        "".join(_worst(cursor, edges)),
+        tuple(cursor.unacknowledged(edges)),
         tuple(_ledgers(cursor, begin, last, scale)),
         cursor.mark_delete + 1 if cursor.holes and cursor.mark_delete + 1 < begin else None,
         behind,
     )
 
 
-def _kinds(cursor: PartitionCursor, edges: Sequence[int]) -> Iterator[str]:
-    highest = cursor.highest
-    for (start, end), share in zip(pairwise(edges), cursor.shares(edges), strict=True):
-        if end <= cursor.start:
-            yield GONE
-        elif end <= cursor.mark_delete + 1:
-            yield DONE
-        elif start > highest:
+def _worst(cursor: PartitionCursor, edges: Sequence[int]) -> Iterator[str]:
+    """The worst state of each cell."""
+    ahead_from = cursor.highest + 1
+    counts = zip(pairwise(edges), cursor.unacknowledged(edges), cursor.suspects(edges), strict=True)
+    for (start, end), left, suspects in counts:
+        ahead = max(0, end - max(start, ahead_from))
+        if suspects:
+            yield SUSPECT
+        elif left > ahead:
+            yield HOLE
+        elif ahead:
             yield AHEAD
+        elif end > cursor.mark_delete + 1:
+            yield ACKNOWLEDGED
         else:
-            yield str(eighths(share))
+            yield DONE if end > cursor.start else GONE
 
 
 def _ledgers(cursor: PartitionCursor, first: int, last: int, scale: int) -> Iterator[int]:

@@ -7,7 +7,7 @@ import time
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.browser import Chromium
+from tests.browser import NARROW, WIDTH, Chromium
 from tests.consoles import Console
 from tests.many_subscriptions import an_overview
 from tests.waiting import until
@@ -161,16 +161,16 @@ def test_a_command_is_copied(browser: Chromium, lonely: Console) -> None:
     assert until(lambda: browser.asked(copied), "the copy") == "pok clusters list --url kafka://kafka.shop:9092"
 
 
-@pytest.mark.long
-def test_a_narrow_screen_shows_names_in_few_lines(browser: Chromium, lonely: Console) -> None:
+def test_a_narrow_screen_shows_every_page_without_scrolling_sideways(browser: Chromium, lonely: Console) -> None:
     lonely.site.show(an_overview(50, now_ms=now_ms()))
-    narrow = {"width": 420, "height": 850, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    try:
+    with browser.narrow():
         browser.open(lonely.at())
         heights = "return Math.max(...[...document.querySelectorAll('#rows tbody tr')].map(row => row.offsetHeight))"
-        assert browser.asked(heights) <= 80, "of a row: four lines at most"
+        assert browser.asked(heights) <= 100, "of a row: four lines at most"
         assert browser.asked("return document.querySelector('.bar').offsetHeight") <= 120
-        assert browser.asked("return document.documentElement.scrollWidth") == 420
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        assert browser.asked("return document.querySelector('#rows').scrollWidth") <= NARROW
+        subscription = browser.asked("return document.querySelector('#rows tbody th a').href")
+        pages = browser.asked("return [...document.querySelectorAll('.bar nav a')].map(found => found.href)")
+        for page in (*pages, subscription, subscription.replace("/subscription?", "/message?")):
+            browser.open(page)
+            assert browser.asked(WIDTH) == NARROW, page

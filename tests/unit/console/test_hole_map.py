@@ -1,16 +1,18 @@
-"""Maps of holes: each cell says of its offsets what the cursor does."""
+"""Maps of holes: each cell has the worst state of its offsets."""
 
 from __future__ import annotations
 
 import random
 import re
 
+from pyroaring import BitMap64
+
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
-from pulsar_on_kafka.base.text import eighths
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor
-from pulsar_on_kafka.console.hole_map import CELLS, COLUMNS, hole_map
+from pulsar_on_kafka.console.hole_map import CELLS, COLUMNS, STATES, hole_map
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 from tests.seeds import for_each_seed
 
 
@@ -18,14 +20,16 @@ def a_view(state: CursorState, end: int, size: int, start: int = 0) -> Partition
     return view_of(0, RecoveredCursor(state, None, "commit"), LedgerLayout(7, size), start, end, "commit", 120, [])
 
 
-def kind_of(state: CursorState, first: int, last: int, start: int, highest: int) -> str:
-    if last <= start:
+def state_of(state: CursorState, offset: int, start: int, highest: int) -> str:
+    if offset < start:
         return "g"
-    if last <= state.next_unacked:
+    if offset < state.next_unacked:
         return "d"
-    if first > highest:
-        return "t"
-    return str(eighths(sum(map(state.is_acknowledged, range(first, last))) / (last - first)))
+    if state.is_acknowledged(offset):
+        return "a"
+    if state.deliveries is not None and offset in state.deliveries.suspects:
+        return "s"
+    return "t" if offset > highest else "h"
 
 
 @for_each_seed(range(100))
@@ -35,14 +39,18 @@ def test_cells_are_those_of_a_plain_set(seed: int) -> None:
     start = rng.randrange(end)
     state = CursorState(rng.randrange(start, end + 1), size)
     state.acknowledge([rng.randrange(end) for _ in range(rng.randrange(2000))])
+    if rng.random() < 0.3:
+        state.deliveries = Deliveries(0, BitMap64(rng.randrange(end) for _ in range(20)))
     found = hole_map(a_view(state, end, size, start), rng.randrange(end), rng.choice((None, 1, 2, 10, 500)))
     assert found.first <= found.last <= end
     assert len(found.cells) == -(-(found.last - found.first) // found.scale) <= CELLS
     deleted = state.deleted.max()
     highest = state.mark_delete if deleted is None else deleted
-    for number, kind in enumerate(found.cells):
+    for number, (worst, left) in enumerate(zip(found.cells, found.left, strict=True)):
         first = found.first + number * found.scale
-        assert kind == kind_of(state, first, min(first + found.scale, end), start, highest), number
+        offsets = range(first, min(first + found.scale, end))
+        assert worst == max((state_of(state, each, start, highest) for each in offsets), key=STATES.index), number
+        assert left == sum(not state.is_acknowledged(each) for each in offsets), number
     assert sum(width for width in drawn_widths(found.paths())) == len(found.cells)
 
 
@@ -55,8 +63,8 @@ def test_one_hole_among_many_is_seen_at_every_scale() -> None:
     state.acknowledge_range(1, 7_000_000)
     for scale in (1, 10, 1000, 100_000):
         found = hole_map(a_view(state, 7_000_000, 50_000), 0, scale)
-        assert found.cells[0] == ("0" if scale == 1 else "7")
-        assert set(found.cells[1:]) == {"8"}
+        assert (found.cells[0], found.left[0]) == ("h", 1)
+        assert set(found.cells[1:]) == {"a"}
 
 
 def test_millions_of_holes_are_as_many_cells_as_any() -> None:
@@ -65,7 +73,7 @@ def test_millions_of_holes_are_as_many_cells_as_any() -> None:
     found = hole_map(a_view(state, 2_000_000, 50_000))
     assert (found.first, found.last) == (0, 2_000_000)
     assert len(found.cells) <= CELLS
-    assert set(found.cells) == {"4"}
+    assert set(found.cells) == {"h"}
     assert len("".join(outline for _, outline in found.paths())) < 2000
 
 

@@ -82,20 +82,21 @@ function step(by) {
 }
 
 // The map of holes
-const words = {g: "deleted", d: "below mark-delete", t: "not come to yet", 0: "unacknowledged", 8: "acknowledged"};
+const words = {g: "deleted", d: "below mark-delete", a: "acknowledged", t: "not delivered yet", h: "unacknowledged", s: "suspect, unacknowledged"};
 const plain = number => Number(number).toLocaleString("en");
 const map = () => $("#map");
 function aim(offset) {
   const svg = map();
   if (!svg) return null;
-  const {first, last, scale, columns, cells} = svg.dataset;
+  const {first, last, scale, columns, cells, left} = svg.dataset;
   mapAt = Math.min(last - 1, Math.max(first, offset));
   const cell = Math.floor((mapAt - first) / scale), begin = +first + cell * scale, end = Math.min(last, begin + +scale) - 1;
   $("#cursor").setAttribute("x", cell % columns);
   $("#cursor").setAttribute("y", Math.floor(cell / columns));
   svg.classList.add("on");
-  const kind = words[cells[cell]] ?? `about ${cells[cell]} eighths acknowledged`;
-  $("#cell").textContent = `${begin === end ? `offset ${plain(begin)}` : `offsets ${plain(begin)} – ${plain(end)}`}: ${kind}`;
+  const open = +left.split(",")[cell], all = end - begin + 1, worst = words[cells[cell]];
+  $("#cell").textContent = begin === end ? `offset ${plain(begin)}: ${worst}`
+    : `offsets ${plain(begin)} – ${plain(end)}: ${open ? `${plain(open)} of ${plain(all)} unacknowledged; worst: ` : ""}${worst}`;
   return begin;
 }
 function at(event) {
