@@ -24,10 +24,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from markdown_it import MarkdownIt
@@ -49,6 +51,10 @@ READ_ALONE = {
 COMMANDS = frozenset({"console", "sh"})
 
 _COMMENT = re.compile(r"<!--\s*(runs|output|file|hidden)(?::[ \t]*([^\n]*?))?[ \t]*(?:\n(.*?))?-->", re.DOTALL)
+_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])[)\"”]?\s+")
 _SPOKEN = {"code_inline": "code", "softbreak": " ", "hardbreak": " ", "html_inline": "", "image": ""}
 _VARIES = tuple(
@@ -180,6 +186,45 @@ MAX_SENTENCE_WORDS = 25
 
 def long_sentences(page: Path) -> list[str]:
     return [f"line {line}: {text}" for line, text in sentences(page) if len(text.split()) > MAX_SENTENCE_WORDS]
+
+
+def prose(page: Path) -> str:
+    """A page without blocks of code, in which `[a](b)` and `# c` mean something else."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_CODE.sub("", prose(page)))
+
+
+def is_absolute(link: str) -> bool:
+    return re.match(r"[a-z][a-z+.-]*:", link) is not None
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor that GitHub makes: the text in lower case without punctuation, spaces as hyphens."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", text.replace("`", "").strip().lower()).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    found: set[str] = set()
+    seen: Counter[str] = Counter()
+    for heading in _HEADING.findall(prose(page)):
+        anchor = anchor_of(heading)
+        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return frozenset(found)
+
+
+def leads_nowhere(page: Path, link: str) -> bool:
+    """Whether the target of a relative link of `page` is no file or folder, or has no heading of that name."""
+    path, _, anchor = unquote(link).partition("#")
+    target = page.parent / path if path else page
+    if not target.exists():
+        return True
+    return bool(anchor) and (target.suffix != ".md" or anchor not in anchors(target))
 
 
 def prints(expected: str, printed: str) -> bool:

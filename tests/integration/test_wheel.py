@@ -1,5 +1,5 @@
-"""The wheel, built from a clone without symbolic links, in an empty environment: README's first lines without a Java,
-and beside a user's own modules named as the repo's folders are."""
+"""The source distribution and its wheel, built from a clone without symbolic links. The wheel in an empty environment:
+README's first lines without a Java, and beside a user's own modules named as the repo's folders are."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Mapping
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
 import pulsar_on_kafka
+from hatch_build import readme_for_index
 from pulsar_on_kafka.embedded.settings import free_port
+from tests.house import SOURCES
 from tests.steps import Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
@@ -62,11 +67,23 @@ def _run(where: Path, *command: object, env: Mapping[str, str] | None = None) ->
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built, clone = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("clone")
-    _run(built, "git", "clone", "--quiet", "-c", "core.symlinks=false", ROOT, clone)  # git's default on Windows
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("clone")
+    _run(where, "git", "clone", "--quiet", "-c", "core.symlinks=false", ROOT, where)  # git's default on Windows
+    return where
+
+
+@pytest.fixture(scope="module")
+def dist(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel made of it."""
+    built = tmp_path_factory.mktemp("built")
     _run(clone, sys.executable, "-m", "build", "--no-isolation", "--outdir", built, ".")
-    (found,) = built.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (found,) = dist.glob("*.whl")
     return found
 
 
@@ -77,6 +94,26 @@ def _installed(wheel: Path, extra: str, where: Path) -> Path:
     locked = ROOT / "requirements" / "dev.lock"
     _run(where, *UV, "pip", "install", "--quiet", "--python", python, "--constraints", locked, f"{wheel}{extra}")
     return python
+
+
+def test_both_are_whole_and_their_page_leads_into_the_repository(clone: Path, dist: Path, wheel: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as source:
+        names = {name.partition("/")[2] for name in source.getnames()}
+    assert {"CHANGELOG.md", "LICENSE", "README.md"} <= names
+    docs = {str(each.relative_to(clone)) for each in (clone / "docs").rglob("*") if each.suffix in (".md", ".png")}
+    assert docs <= names
+    with zipfile.ZipFile(wheel) as packed:
+        modules = {name for name in packed.namelist() if name.endswith((".py", "py.typed"))}
+        (metadata,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        page = Parser().parsestr(packed.read(metadata).decode())
+    for folder in SOURCES:
+        files = [each for each in (clone / folder).rglob("*") if each.name.endswith((".py", "py.typed"))]
+        assert {str(each.relative_to(clone / folder)) for each in files} <= modules
+    urls = dict(url.split(", ") for url in page.get_all("Project-URL", []))
+    readme = readme_for_index((clone / "README.md").read_text("utf-8"), urls["Source"], f"v{page['Version']}")
+    assert page.get_payload() == readme
+    assert urls["Changelog"].startswith(f"{urls['Source']}/")
 
 
 @pytest.mark.timeout(600)

@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from functools import cache
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
-from tests.documents import ROOT, folders, pages
+from tests.documents import ROOT, anchor_of, anchors, folders, is_absolute, leads_nowhere, links, pages, prose
 
 PACKAGES = ("layer", "mapping", "schema_compat", "spark_connector")
 ARCHITECTURE_WORDS = 2_500
 
-_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"`[^`\n]*`")
-_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 _PAGE = re.compile(
     r"(?<![\w./])((?:docs|layer|mapping|schema_compat|spark_connector|tests)/[\w./-]+\.md)(?:#([\w-]+))?"
 )
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-
-
-def _prose(page: Path) -> str:
-    """Without blocks of code, in which `[a](b)` and `# c` mean something else."""
-    return _FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-def _anchor(heading: str) -> str:
-    """The anchor that GitHub makes: the text in lower case without punctuation, spaces as hyphens."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-    return re.sub(r"[^\w\- ]", "", text.replace("`", "").strip().lower()).replace(" ", "-")
-
-
-@cache
-def _anchors(page: Path) -> frozenset[str]:
-    found: set[str] = set()
-    seen: Counter[str] = Counter()
-    for heading in _HEADING.findall(_prose(page)):
-        anchor = _anchor(heading)
-        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
-        seen[anchor] += 1
-    return frozenset(found)
-
-
-def _leads_nowhere(page: Path, link: str) -> bool:
-    path, _, anchor = unquote(link).partition("#")
-    target = page.parent / path if path else page
-    if not target.exists():
-        return True
-    return bool(anchor) and (target.suffix != ".md" or anchor not in _anchors(target))
 
 
 def _words(page: Path) -> int:
@@ -60,14 +23,13 @@ def _words(page: Path) -> int:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    links = [link for link in _LINK.findall(_CODE.sub("", _prose(page))) if not re.match(r"[a-z][a-z+.-]*:", link)]
-    assert [link for link in links if _leads_nowhere(page, link)] == []
+    assert [link for link in links(page) if not is_absolute(link) and leads_nowhere(page, link)] == []
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_table_is_one(page: Path) -> None:
     """Rows behind an empty line are no table any more, but text with strokes."""
-    blocks = re.findall(r"(?:^[ \t]*\|.*\n?)+", _prose(page), re.MULTILINE)
+    blocks = re.findall(r"(?:^[ \t]*\|.*\n?)+", prose(page), re.MULTILINE)
     heads = [block.split("\n")[1] if "\n" in block.strip() else "" for block in blocks]
     assert [head for head in heads if not re.fullmatch(r"[ \t]*\|[ :|-]+\|[ \t]*", head)] == []
 
@@ -83,8 +45,8 @@ def test_pages_are_found() -> None:
 
 
 def test_anchors_are_github_s() -> None:
-    assert _anchor("Who has to trust whom?") == "who-has-to-trust-whom"
-    assert _anchor("What `pok` does: a list, [linked](x.md)") == "what-pok-does-a-list-linked"
+    assert anchor_of("Who has to trust whom?") == "who-has-to-trust-whom"
+    assert anchor_of("What `pok` does: a list, [linked](x.md)") == "what-pok-does-a-list-linked"
 
 
 def test_the_architecture_is_read_in_a_quarter_of_an_hour() -> None:
@@ -113,6 +75,6 @@ def test_docstrings_name_pages_that_are_there() -> None:
         for folder, files in folders(ROOT / top):
             for path in (folder / name for name in files if name.endswith(".py")):
                 for page, anchor in _PAGE.findall(path.read_text(encoding="utf-8")):
-                    if not (ROOT / page).exists() or (anchor and anchor not in _anchors(ROOT / page)):
+                    if not (ROOT / page).exists() or (anchor and anchor not in anchors(ROOT / page)):
                         missing.add(f"{path.relative_to(ROOT)}: {page}#{anchor}")
     assert missing == set()
