@@ -60,5 +60,6 @@ def _partition(
         (now_ms - (age_ms if stuck else min(age_ms, 900))) if backlog else None,
         0.0 if stuck else per_s * rng.choice((0.5, 1, 1, 1)), per_s, 0,
         rng.randrange(3) if lags and rng.random() < 0.1 else 0,
-        now_ms - 800, processes[number % len(processes)] if processes else "",
+        now_ms - 800, processes[number % len(processes)] if processes else "", now_ms,
+        0.0 if stuck else per_s * rng.choice((0.5, 1, 1, 1)), per_s,
     )  # fmt: skip

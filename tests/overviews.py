@@ -17,7 +17,7 @@ TOPIC = "persistent://public/default/orders"
 OWNER = "pulsar-on-kafka-abc@worker-1:77:12:x /10.0.0.1"
 
 PARTITION = PartitionOverview(
-    0, 0, 100, 99, 0, 0, 0, 0, None, None, None, None, 0, 0, NOW_MS - 1_000, OWNER,
+    0, 0, 100, 99, 0, 0, 0, 0, None, None, None, None, 0, 0, NOW_MS - 1_000, OWNER, NOW_MS, None, None,
 )  # fmt: skip
 """All is acknowledged."""
 
@@ -32,9 +32,22 @@ def subscription(name: str = "billing", topic: str = TOPIC, **of: Any) -> Subscr
 def stuck(name: str = "billing", backlog: int = 10, seconds: int = 600, **of: Any) -> SubscriptionOverview:
     """So many are not acknowledged, and nothing was for so long."""
     since_ms = NOW_MS - seconds * 1000
-    return subscription(
-        name, mark_delete=99 - backlog, backlog=backlog, oldest_ms=since_ms, idle_since_ms=since_ms, **of
-    )
+    times = {"oldest_ms": since_ms, "idle_since_ms": since_ms}
+    return subscription(name, mark_delete=99 - backlog, backlog=backlog, **{**times, **of})
+
+
+def slow(
+    name: str = "billing",
+    backlog: int = 6_000,
+    acknowledged_per_s: float = 10.0,
+    published_per_s: float = 9.0,
+    **of: Any,
+) -> SubscriptionOverview:
+    """Moves, and needs so long: 100 minutes by default."""
+    return stuck(
+        name, backlog, 600, recent_acknowledged_per_s=acknowledged_per_s, recent_published_per_s=published_per_s,
+        **{"idle_since_ms": NOW_MS - 1_000, **of},
+    )  # fmt: skip
 
 
 def overview(*subscriptions: SubscriptionOverview, **of: Any) -> Overview:

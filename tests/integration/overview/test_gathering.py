@@ -12,6 +12,8 @@ from confluent_kafka import Producer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview import consumption, progress, records
+from pulsar_on_kafka.admin.overview.consumption import ConsumptionState
 from pulsar_on_kafka.admin.overview.gathering import Gatherer
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.base.deadline import Deadline
@@ -211,6 +213,32 @@ def test_what_exists_is_listed_and_narrowed_to_a_tenant_or_namespace(
         assert [each.topic for each in of_tenant.topics] == [f"persistent://{tenant}/one/orders"]
         assert seen.of(namespace=f"{tenant}/two").subscriptions == ()
     consumer.close()
+
+
+def test_consumers_that_hang_lag_and_are_missing_are_told_apart(
+    client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "STUCK_S", 1.0)
+    monkeypatch.setattr(progress, "MIN_RECENT_S", 0.1)
+    monkeypatch.setattr(consumption, "SLOW_AGE_S", 0.5)
+    monkeypatch.setattr(consumption, "CATCH_UP_S", 1.0)
+    topic, name = unique(), unique("works")
+    consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared)
+    client.subscribe(topic, "left").close()
+    send(client, topic, 300)
+    with gathering(admin) as gatherer:
+
+        def told_as(state: ConsumptionState) -> bool:
+            if state is ConsumptionState.SLOW:
+                consumer.acknowledge(consumer.receive(60_000))
+                consumer.flush()
+            return found(gather(gatherer), topic, name).state is state
+
+        until(lambda: told_as(ConsumptionState.SLOW), "slow")
+        until(lambda: told_as(ConsumptionState.STUCK), "stuck")
+        consumer.close()
+        until(lambda: told_as(ConsumptionState.UNCONSUMED), "unconsumed")
+        assert found(gather(gatherer), topic, "left").state is ConsumptionState.UNCONSUMED
 
 
 def test_the_first_subscription_of_all_is_seen_in_the_next_pass(service_url: str, unique: Unique) -> None:

@@ -54,7 +54,7 @@ def test_json_has_every_subscription_and_each_partition(
     [partition] = told["partitions"]
     assert (partition["start"], partition["end"], partition["mark_delete"], partition["backlog"]) == (0, 10, 0, 5)
     assert partition["owner"] in told["processes"]
-    assert partition["oldest"] <= partition["stuck_since"]
+    assert partition["oldest"] <= partition["idle_since"]
     [topic] = found["topics"]
     assert (topic["entries"], topic["partitions"]) == (10, 1)
     consumer.close()
@@ -77,7 +77,7 @@ def test_the_table_fits_80_columns_and_what_is_worst_comes_first(
         assert terminal.ends() == 0
         lines = terminal.text.splitlines()
     assert max(map(len, lines)) <= COLUMNS
-    assert lines[2] == "in all      2 subscriptions of 2 topics, 0 stuck"
+    assert lines[2] == "in all      2 subscriptions of 2 topics"
     assert lines[3].strip() == "backlog 22, 0 dead letters, 0 open transactions"
     [head] = [line for line in lines if "backlog" in line and "oldest" in line]
     assert head.split() == ["subscription", "backlog", "holes", "oldest", "acked/s", "new/s", "run", "by"]
@@ -97,6 +97,24 @@ def test_without_a_second_look_the_table_has_no_rates(client: pulsar.Client, pok
     assert "acked/s" not in text
 
 
+def test_unconsumed_ones_are_listed_alone(client: pulsar.Client, pok: CommandLine, namespace: str) -> None:
+    with_holes(client, f"{namespace}/orders", "billing", 10).close()
+    consumer = with_holes(client, f"{namespace}/orders", "audit", 4)
+    text = pok("--namespace", namespace, "--only", "unconsumed").stdout
+    assert "orders/billing" in text
+    assert "unconsumed" in text
+    assert "1 unconsumed" in text
+    assert "orders/audit" not in text
+    [told] = pok.json("--namespace", namespace, "--only", "unconsumed")["subscriptions"]
+    assert (told["subscription"], told["state"], told["catch_up_s"]) == ("billing", "unconsumed", None)
+    assert pok.json("--namespace", namespace, "--only", "stuck")["subscriptions"] == []
+    consumer.close()
+
+
+def test_slow_ones_need_two_looks(pok: CommandLine) -> None:
+    assert pok.refused("--only", "slow", "--rates", "5").endswith("add --rates 30, or more")
+
+
 def test_what_does_not_exist_is_said_with_what_does(pok: CommandLine, unique: Unique) -> None:
     assert "does not exist; there are " in pok.refused("--tenant", unique("nobody"))
     assert pok.refused("--namespace", "nobody/nowhere").endswith("(pok namespaces list)")
@@ -106,7 +124,7 @@ def test_what_does_not_exist_is_said_with_what_does(pok: CommandLine, unique: Un
 def test_a_cluster_without_anything_shows_what_exists(pok: CommandLine, namespace: str) -> None:
     assert pok("--namespace", namespace).stdout.splitlines()[1:] == [
         f"namespaces  {namespace}",
-        "in all      0 subscriptions of 0 topics, 0 stuck",
+        "in all      0 subscriptions of 0 topics",
         "            backlog 0, 0 dead letters, 0 open transactions",
     ]
     assert json.loads(pok("--namespace", namespace, "--output", "json").stdout)["subscriptions"] == []

@@ -106,6 +106,8 @@ class _Partition:
     start: int
     growth: Growth
     landmarks: Landmarks = field(default_factory=Landmarks)
+    seen_ms: int = 0
+    """The time of the last pass with a reply, Unix time."""
 
 
 class Gatherer:
@@ -251,6 +253,7 @@ class Gatherer:
             log.start = max(log.start, starts.get(place, 0))
             if end < log.growth.end:  # another Kafka topic of that name
                 log.start, log.landmarks = starts.get(place, 0), Landmarks()
+            log.seen_ms = now_ms
             log.growth.saw(end, now_s)
             log.landmarks.note(now_ms, end)
         return ends.keys()
@@ -509,6 +512,9 @@ class Gatherer:
             len(self._transactions(identity)),
             cursor.saved_ms,
             owner,
+            log.seen_ms,
+            progress.recent_per_s,
+            log.growth.recent_per_s,
             seen.unreadable,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from pulsar_on_kafka.admin.overview.consumption import ConsumptionState
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 
 
@@ -57,15 +58,17 @@ def ordered(rows: Iterable[SubscriptionOverview], by: Order, *, reverse: bool = 
 
 
 class Only(str, Enum):
-    """The filter of listed subscriptions."""
+    """The filter of listed subscriptions. `ConsumptionState` defines unconsumed, stuck and slow."""
 
     ALL = "all"
     BACKLOG = "backlog"
     HOLES = "holes"
     UNCONSUMED = "unconsumed"
+    STUCK = "stuck"
+    SLOW = "slow"
     SUSPECTS = "suspects"
     TRANSACTIONS = "transactions"
-    DEAD = "dead letters"
+    DEAD_LETTERS = "dead-letters"
     UNREADABLE = "unreadable"
 
     def applies(self, found: SubscriptionOverview) -> bool:
@@ -76,9 +79,11 @@ _ONLY: Final[Mapping[Only, Callable[[SubscriptionOverview], object]]] = {
     Only.ALL: lambda found: True,
     Only.BACKLOG: lambda found: found.backlog,
     Only.HOLES: lambda found: found.holes,
-    Only.UNCONSUMED: lambda found: found.unconsumed,
+    Only.UNCONSUMED: lambda found: found.state is ConsumptionState.UNCONSUMED,
+    Only.STUCK: lambda found: found.state is ConsumptionState.STUCK,
+    Only.SLOW: lambda found: found.state is ConsumptionState.SLOW,
     Only.SUSPECTS: lambda found: found.suspects,
     Only.TRANSACTIONS: lambda found: found.open_transactions,
-    Only.DEAD: lambda found: found.dead_letters,
+    Only.DEAD_LETTERS: lambda found: found.dead_letters,
     Only.UNREADABLE: lambda found: found.unreadable,
 }

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pulsar_on_kafka.admin.letters import REDRIVE
+from pulsar_on_kafka.admin.overview.consumption import CHECKPOINT_STUCK_S, STUCK_S, ConsumptionState, catch_up_s
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -42,8 +44,24 @@ class PartitionOverview:
     """The time of the cursor's last save, Unix time; 0 without one."""
     owner: str
     """Client id and host of the process that owns the partition; '' without an owner, or if it is unknown."""
+    seen_ms: int
+    """The time of these figures, Unix time: the last pass that reached the partition."""
+    recent_acknowledged_per_s: float | None
+    """Entries a second in the last one to two minutes; None while less than 30 s are known."""
+    recent_published_per_s: float | None
     unreadable: str = ""
     """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
+
+    @property
+    def idle_s(self) -> float:
+        """The time without progress, up to `seen_ms`; 0 without a backlog."""
+        return 0.0 if self.idle_since_ms is None else max(0, self.seen_ms - self.idle_since_ms) / 1000
+
+    @property
+    def catch_up_s(self) -> float | None:
+        """See `consumption.catch_up_s`."""
+        age_ms = None if self.oldest_ms is None else self.seen_ms - self.oldest_ms
+        return catch_up_s(self.backlog, age_ms, self.recent_acknowledged_per_s, self.recent_published_per_s)
 
 
 @dataclass(frozen=True)
@@ -94,13 +112,33 @@ class SubscriptionOverview:
 
     @cached_property
     def unconsumed(self) -> bool:
-        """There is a backlog, and no process to work it off."""
-        return self.processes_known and bool(self.backlog) and not self.processes
+        """There is a backlog, and no process to work it off. Never true of the subscription that counts the dead
+        letters of a topic, which has no consumers."""
+        has_consumers = bool(self.processes) or not self.processes_known or self.subscription == REDRIVE
+        return bool(self.backlog) and not has_consumers
+
+    @cached_property
+    def state(self) -> ConsumptionState | None:
+        """The gravest word that applies; None while the subscription needs no attention."""
+        if self.unconsumed:
+            return ConsumptionState.UNCONSUMED
+        if self.subscription == REDRIVE:
+            return None
+        stuck_s = STUCK_S if self.processes_known else CHECKPOINT_STUCK_S
+        if any(each.idle_s >= stuck_s for each in self.partitions):
+            return ConsumptionState.STUCK
+        return None if self.catch_up_s is None else ConsumptionState.SLOW
+
+    @cached_property
+    def catch_up_s(self) -> float | None:
+        """The longest time that one of its slow partitions needs to work off the backlog, in seconds; infinite where
+        the backlog does not shrink. None if no partition is slow."""
+        return max((each.catch_up_s for each in self.partitions if each.catch_up_s is not None), default=None)
 
     @cached_property
     def stuck_since_ms(self) -> int | None:
         """`idle_since_ms` of a subscription that has consumers: they hang. None of one without."""
-        return None if self.unconsumed else self.idle_since_ms
+        return None if self.unconsumed or self.subscription == REDRIVE else self.idle_since_ms
 
     @cached_property
     def acknowledged_per_s(self) -> float | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.gathering import Gatherer
-from pulsar_on_kafka.admin.overview.ordering import Order, ordered
+from pulsar_on_kafka.admin.overview.ordering import Only, Order, ordered
+from pulsar_on_kafka.admin.overview.progress import MIN_RECENT_S
 from pulsar_on_kafka.admin.overview.records import Overview
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.cli.overview.rows import COLUMNS, as_json, caveats, cells, totals_text
@@ -30,6 +32,9 @@ NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", help="Of this tenant/namespace alone.", show_default=False)
 ]
 OrderOption = Annotated[Order, typer.Option("--sort", help="What comes first is worst in this.")]
+OnlyOption = Annotated[
+    Only, typer.Option("--only", help="These alone: with a backlog, unconsumed, stuck, slow (docs/operating.md) ...")
+]
 
 
 def overview(
@@ -38,6 +43,7 @@ def overview(
     tenant: TenantOption = None,
     namespace: NamespaceOption = None,
     sort: OrderOption = Order.BACKLOG,
+    only: OnlyOption = Only.ALL,
     rates: Annotated[
         float | None,
         typer.Option(
@@ -47,22 +53,25 @@ def overview(
     ] = None,
 ) -> None:  # fmt: skip
     """Show all subscriptions: backlog, holes, age, processes and what is wrong (docs/operating.md)."""
+    if only is Only.SLOW and (rates is None or rates < MIN_RECENT_S):
+        raise CommandFailed(f"--only slow compares two looks: add --rates {MIN_RECENT_S:.0f}, or more")
     with gathering(admin, tenant, namespace) as gather:
         seen = gather()
         if rates is not None:
             pause(rates)
             seen = gather()
+    rows = ordered(filter(only.applies, seen.subscriptions), sort)
     if settings.json:
-        write_json(as_json(seen))
+        write_json(as_json(replace(seen, subscriptions=tuple(rows))))
         return
     existing = {"tenants": ", ".join(seen.tenants), "namespaces": ", ".join(seen.namespaces)}
     number, backlog = totals_text(seen)
     show_pairs({**existing, "in all": number, "": backlog})
-    if seen.subscriptions:
+    if rows:
         write_line("")
-        rows = [cells(row, seen.gathered_ms, by_commits=seen.by_commits) for row in ordered(seen.subscriptions, sort)]
+        lines = [cells(row, seen.gathered_ms, by_commits=seen.by_commits) for row in rows]
         shown = [at for at, name in enumerate(COLUMNS) if rates is not None or not name.endswith("/s")]
-        show_table([COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
+        show_table([COLUMNS[at] for at in shown], [[line[at] for at in shown] for line in lines])
     for line in caveats(seen):
         news(line)
 

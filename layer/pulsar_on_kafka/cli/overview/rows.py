@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
+from pulsar_on_kafka.admin.overview.consumption import ConsumptionState
 from pulsar_on_kafka.admin.overview.records import Overview, PartitionOverview, SubscriptionOverview
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.client.values.texts import duration_text, time_text
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-
-STUCK_MS: Final = 30_000
-"""A backlog of which nothing is acknowledged for so long is worth a word."""
-
 
 COLUMNS: Final = ("subscription", "backlog", "holes", "oldest", "acked/s", "new/s", "run by", "")
 """`run by`: processes."""
@@ -36,9 +34,8 @@ def remarks(row: SubscriptionOverview, now_ms: int) -> str:
     reported = []
     if row.unreadable:
         reported.append(f"unreadable: {counted(row.unreadable, 'partition')}")
-    if row.idle_since_ms is not None and now_ms - row.idle_since_ms >= STUCK_MS:
-        what = "no consumer" if row.unconsumed else "stuck"
-        reported.append(f"{what} {age_text(now_ms - row.idle_since_ms)}")
+    if row.state is not None:
+        reported.append(_state_text(row, row.state, now_ms))
     for count, word in (
         (row.dead_letters, "dead letter"),
         (row.suspects, "suspect"),
@@ -49,6 +46,17 @@ def remarks(row: SubscriptionOverview, now_ms: int) -> str:
     if not row.durable:
         reported.append("not durable")
     return ", ".join(reported)
+
+
+def _state_text(row: SubscriptionOverview, state: ConsumptionState, now_ms: int) -> str:
+    """The word, with the time since when the subscription stands still, or that it needs for its backlog."""
+    if state is ConsumptionState.SLOW:
+        left_s = row.catch_up_s
+        if left_s is None or left_s == float("inf"):
+            return f"{state.value}, grows"
+        return f"{state.value}, {age_text(round(left_s * 1000))} to go"
+    since_ms = row.idle_since_ms
+    return state.value if since_ms is None else f"{state.value} {age_text(now_ms - since_ms)}"
 
 
 def short_name(topic: str) -> str:
@@ -90,11 +98,10 @@ def compact(number: int) -> str:
 
 def totals_text(overview: Overview) -> tuple[str, str]:
     """All of it in two lines."""
-    rows, now_ms = overview.subscriptions, overview.gathered_ms
-    stuck = sum(row.stuck_since_ms is not None and now_ms - row.stuck_since_ms >= STUCK_MS for row in rows)
-    number = f"{counted(len(rows), 'subscription')} of {counted(len(overview.topics), 'topic')}, {stuck:,} stuck"
-    left = sum(row.unconsumed for row in rows)
-    number += f", {left:,} without a consumer" if left else ""
+    rows = overview.subscriptions
+    number = f"{counted(len(rows), 'subscription')} of {counted(len(overview.topics), 'topic')}"
+    states = Counter(row.state for row in rows)
+    number += "".join(f", {states[state]:,} {state.value}" for state in ConsumptionState if states[state])
     letters = counted(sum(row.dead_letters for row in rows), "dead letter")
     transactions = counted(sum(topic.open_transactions for topic in overview.topics), "open transaction")
     return number, f"backlog {sum(row.backlog for row in rows):,}, {letters}, {transactions}"
@@ -146,7 +153,8 @@ def _subscription(row: SubscriptionOverview) -> dict[str, Any]:
         "dead_letters": row.dead_letters,
         **{name: getattr(row, name) for name in _SUMS},
         **_times(row),
-        "unconsumed": row.unconsumed,
+        "state": None if row.state is None else row.state.value,
+        "catch_up_s": None if row.catch_up_s in (None, float("inf")) else row.catch_up_s,
         "partitions": [_partition(each) for each in row.partitions],
     }
 
@@ -157,5 +165,5 @@ def _partition(found: PartitionOverview) -> dict[str, Any]:
 
 
 def _times(found: SubscriptionOverview | PartitionOverview) -> dict[str, str | None]:
-    reported = {"oldest": found.oldest_ms, "stuck_since": found.idle_since_ms, "saved": found.saved_ms or None}
+    reported = {"oldest": found.oldest_ms, "idle_since": found.idle_since_ms, "saved": found.saved_ms or None}
     return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in reported.items()}

@@ -18,18 +18,18 @@ from rich.table import Table
 from rich.text import Text
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.admin.overview.ordering import Order
+from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OrderOption, TenantOption, gathering
-from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, totals_text
+from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OnlyOption, OrderOption, TenantOption, gathering
+from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, remarks, totals_text
 from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
 from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line
 from pulsar_on_kafka.client.values.texts import member_text, printable, process_text, time_text
 from pulsar_on_kafka.exceptions import PulsarException
 
-_AROUND: Final = 7
+_AROUND: Final = 8
 """Lines that are not rows."""
 _NUMBERS: Final = 6
 """Columns of numbers, to the right: those behind the first and before the last."""
@@ -42,6 +42,7 @@ def top(
     tenant: TenantOption = None,
     namespace: NamespaceOption = None,
     sort: OrderOption = Order.BACKLOG,
+    only: OnlyOption = Only.ALL,
     every: Annotated[
         float, typer.Option("--every", min=0.5, max=3600, metavar="SECONDS", help="How often to look.")
     ] = 2.0,
@@ -51,7 +52,7 @@ def top(
     if not (console.is_terminal and sys.stdin.isatty()):
         raise CommandFailed("pok top needs a terminal; pok overview shows the same once")
     with gathering(admin, tenant, namespace) as gather, typed_keys() as keys:
-        seen, view, failure = gather(), View(sort), ""
+        seen, view, failure = gather(), View(sort, only), ""
         detail: RenderableType = ""
         with Live(console=console, screen=True, auto_refresh=False) as live:
             due_s = time.monotonic() + every
@@ -114,9 +115,11 @@ def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> Rende
     table.expand = True
     number, backlog = totals_text(seen)
     head = f"by {view.order.value}, {time_text(seen.gathered_ms)}"
+    if view.only is not Only.ALL:
+        head = f"{view.only.value} {head}"
     if late:
         head = f"{head}, {late}"
-    return Group(_line(number, head), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
+    return Group(_line(head), _line(number), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
 
 
 def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, width: int) -> RenderableType:
@@ -128,6 +131,7 @@ def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, widt
     parts: list[RenderableType] = [
         _line(f"{row.subscription} of {row.topic}, {row.type}"),
         _line(_facts(row, seen.gathered_ms)),
+        _line(remarks(row, seen.gathered_ms)),
     ]
     try:
         parts += [*_cursors(admin, row, width), *_members(admin, row)]

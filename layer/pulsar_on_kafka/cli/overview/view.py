@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pulsar_on_kafka.admin.overview.ordering import Order, ordered
+from pulsar_on_kafka.admin.overview.ordering import Only, Order, ordered
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 
 KEYS: Final[Mapping[str, Order]] = {
@@ -21,7 +21,9 @@ KEYS: Final[Mapping[str, Order]] = {
     "n": Order.NAME,
 }
 HELP: Final = "b)acklog a)cked/s o)ldest s)tuck h)oles s(u)spects d)ead t)ransactions n)ame"
-MOVES: Final = "up, down, page: choose   enter: open   esc: back   r: look now   q: quit"
+MOVES: Final = "arrows: choose   enter: open   esc: back   f: filter   r: refresh   q: quit"
+_FILTERS: Final = (Only.ALL, Only.UNCONSUMED, Only.STUCK, Only.SLOW)
+"""The filters that `f` selects in turn."""
 
 _UP: Final = ("\x1b[A", "\x1bOA", "k")
 _DOWN: Final = ("\x1b[B", "\x1bOB", "j")
@@ -41,13 +43,14 @@ class View:
     `look`: whether the user requested a refresh."""
 
     order: Order = Order.BACKLOG
+    only: Only = Only.ALL
     chosen: Name | None = None
     opened: Name | None = None
     look: bool = False
     ended: bool = False
 
     def rows(self, seen: Overview) -> list[SubscriptionOverview]:
-        return ordered(seen.subscriptions, self.order)
+        return ordered(filter(self.only.applies, seen.subscriptions), self.order)
 
     def place(self, rows: Sequence[SubscriptionOverview]) -> int:
         """The line that is chosen."""
@@ -70,6 +73,9 @@ class View:
             return replace(view, opened=None) if key in _BACK else view
         if key in KEYS:
             return replace(view, order=KEYS[key], chosen=None)
+        if key == "f":
+            at = _FILTERS.index(self.only) if self.only in _FILTERS else -1
+            return replace(view, only=_FILTERS[(at + 1) % len(_FILTERS)], chosen=None)
         rows = view.rows(seen)
         if not rows:
             return view

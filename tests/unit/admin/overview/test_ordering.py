@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.admin.overview.ordering import Only, Order, ordered
-from tests.overviews import stuck, subscription
+from tests.overviews import slow, stuck, subscription
 
 
 def test_what_is_worst_comes_first_and_equals_by_name() -> None:
@@ -28,5 +28,12 @@ def test_in_reverse_equals_stay_by_name() -> None:
 
 def test_kinds_are_told_by_what_is_wrong() -> None:
     found = stuck("a", 5, 60, dead_letters=1)
-    assert {only for only in Only if only.applies(found)} >= {Only.ALL, Only.BACKLOG, Only.DEAD}
+    assert {only for only in Only if only.applies(found)} >= {Only.ALL, Only.BACKLOG, Only.STUCK, Only.DEAD_LETTERS}
     assert not Only.UNREADABLE.applies(found)
+
+
+def test_unconsumed_stuck_and_slow_exclude_each_other() -> None:
+    words = (Only.UNCONSUMED, Only.STUCK, Only.SLOW)
+    for found, word in ((stuck(processes=()), Only.UNCONSUMED), (stuck(), Only.STUCK), (slow(), Only.SLOW)):
+        assert [only for only in words if only.applies(found)] == [word]
+    assert not any(only.applies(subscription()) for only in words)

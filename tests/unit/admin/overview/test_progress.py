@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.admin.overview.progress import Growth, Progress, SavedProgress, idle_since
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, RecentRate, SavedProgress, idle_since
 
 
 def seen(next_unacked: int, acknowledged: int = 0) -> SavedProgress:
@@ -51,3 +51,20 @@ def test_a_log_grows() -> None:
     assert (growth.per_s, growth.total) == (5.0, 50)
     growth.saw(20, 12.0)
     assert (growth.per_s, growth.total, growth.end) == (0.0, 50, 20)
+
+
+def test_a_recent_rate_spans_one_to_two_minutes() -> None:
+    rate = RecentRate()
+    assert [rate.saw(total, now_s) for total, now_s in ((5, 0.0), (50, 29.0))] == [None, None]
+    assert rate.saw(305, 30.0) == 10.0
+    assert rate.saw(605, 60.0) == 10.0
+    assert rate.saw(605, 119.0) == pytest.approx(600 / 119), "since the beginning"
+    assert rate.saw(605, 120.0) == 5.0
+    assert rate.saw(605, 150.0) == 0.0, "since 60 s"
+
+
+def test_a_recent_rate_after_a_pause_spans_the_pause() -> None:
+    rate = RecentRate()
+    rate.saw(0, 0.0)
+    assert rate.saw(1_000, 1_000.0) == 1.0
+    assert rate.saw(1_060, 1_030.0) == pytest.approx(1_060 / 1_030)

@@ -6,6 +6,7 @@ import pytest
 
 from pulsar_on_kafka.cli.overview.rows import (
     age_text,
+    as_json,
     caveats,
     cells,
     compact,
@@ -15,7 +16,7 @@ from pulsar_on_kafka.cli.overview.rows import (
     short_name,
     totals_text,
 )
-from tests.overviews import NOW_MS, TOPIC, overview, stuck, subscription
+from tests.overviews import NOW_MS, TOPIC, overview, slow, stuck, subscription
 
 
 def test_a_row_tells_numbers_ages_and_what_is_wrong() -> None:
@@ -27,7 +28,11 @@ def test_a_row_tells_numbers_ages_and_what_is_wrong() -> None:
 
 
 def test_what_moves_is_not_called_stuck() -> None:
-    assert remarks(stuck(seconds=29), NOW_MS) == ""
+    assert remarks(stuck(seconds=59), NOW_MS) == ""
+    assert remarks(stuck(seconds=60), NOW_MS) == "stuck 1m"
+    assert remarks(stuck(seconds=60, processes=()), NOW_MS) == "unconsumed 1m"
+    assert remarks(slow(), NOW_MS) == "slow, 1h to go"
+    assert remarks(slow(published_per_s=10.0), NOW_MS) == "slow, grows"
     assert remarks(subscription(durable=False), NOW_MS) == "not durable"
     assert remarks(subscription(unreadable="gone"), NOW_MS) == "unreadable: 1 partition"
 
@@ -71,6 +76,15 @@ def test_all_in_two_lines() -> None:
         "3 subscriptions of 1 topic, 1 stuck",
         "backlog 1,500, 1 dead letter, 0 open transactions",
     )
+    seen = overview(stuck("a"), slow("b"), slow("c"), stuck("d", processes=()))
+    assert totals_text(seen)[0] == "4 subscriptions of 1 topic, 1 unconsumed, 1 stuck, 2 slow"
+
+
+def test_json_has_the_word_and_the_time_that_a_slow_one_needs() -> None:
+    made = as_json(overview(stuck("a"), slow("b"), slow("c", published_per_s=10.0), subscription("d")))
+    assert [(each["state"], each["catch_up_s"]) for each in made["subscriptions"]] == [
+        ("stuck", None), ("slow", 6000.0), ("slow", None), (None, None),
+    ]  # fmt: skip
 
 
 def test_what_the_numbers_lack_is_said() -> None:

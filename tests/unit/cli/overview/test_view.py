@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.cli.overview.view import HELP, KEYS, View, split_keys
-from tests.overviews import TOPIC, overview, stuck, subscription
+from pulsar_on_kafka.admin.overview.ordering import Only
+from pulsar_on_kafka.cli.overview.view import HELP, KEYS, MOVES, View, split_keys
+from tests.overviews import TOPIC, overview, slow, stuck, subscription
 
 SEEN = overview(*(stuck(f"s{number}", backlog=100 - number) for number in range(10)), subscription("done"))
 LINES = 4
@@ -78,3 +79,15 @@ def test_nothing_to_choose_is_no_trouble() -> None:
 )
 def test_escape_sequences_are_one_key(typed: str, keys: list[str]) -> None:
     assert split_keys(typed) == keys
+
+
+def test_f_filters_in_turn_and_the_help_names_it() -> None:
+    seen = overview(stuck("hangs"), slow("lags"), stuck("left", processes=()), subscription("done"))
+    view, shown = View(), []
+    for _ in range(4):
+        view = view.pressed("f", seen, LINES)
+        shown.append([row.subscription for row in view.rows(seen)])
+    assert shown[:3] == [["left"], ["hangs"], ["lags"]]
+    assert len(shown[3]) == 4
+    assert "f: filter" in MOVES
+    assert View(only=Only.HOLES).pressed("f", seen, LINES).only is Only.ALL
