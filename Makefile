@@ -1,7 +1,7 @@
-# Every target does its own set-up: Python 3.10 to 3.13 is all a machine needs.
+# Every target does its own set-up: Python 3.10 to 3.14 is all a machine needs.
 
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
-	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$python && break; \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$python && break; \
 	done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -53,7 +53,7 @@ clean: ## remove what was built; the user's cache of broker jars stays
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "no Python of version 3.10 to 3.13 found: install one, or say make PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "no Python of version 3.10 to 3.14 found: install one, or say make PYTHON=..."; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "the virtual environment failed: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 
 $(BIN)/uv: | $(BIN)/python

@@ -1,10 +1,12 @@
-"""`python -m tests.matrix [--python 3.12] [--kafka 3.9] [--spark 4.1]`: what `make matrix` runs.
+"""`python -m tests.matrix [--python 3.12] [--kafka 3.9] [--spark 4.1] [--quick-start]`: what `make matrix` runs.
 
-Each Python that the project supports and this machine has, in an environment of its own below `.matrix/`: the pure
-tests, and the README's first steps on a broker. Each version of Kafka from the oldest on: the tests of clients, cursors
-and transactions on an embedded broker of that version. Each minor version of Spark whose Kafka source can be had, in an
-environment of its own: the tests of Spark, but those that kill or take a minute. One after the other; what pytest says
-goes to a file beside the environment. A table of the results comes last, and the exit code is 1 if any of them failed.
+Each Python that the project supports and this machine has, or uv can bring, in an environment of its own below
+`.matrix/`: the pure tests, and the README's first steps on a broker. With `--quick-start`, as in CI, only the README's
+page runs, with no more installed than the package and pytest, and the Python that runs the other tests is left out.
+Each version of Kafka from the oldest on: the tests of clients, cursors and transactions on an embedded broker of that
+version. Each minor version of Spark whose Kafka source can be had, in an environment of its own: the tests of Spark,
+but those that kill or take a minute. One after the other; what pytest says goes to a file beside the environment. A
+table of the results comes last, and the exit code is 1 if any of them failed.
 """
 
 from __future__ import annotations
@@ -16,20 +18,26 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pulsar_on_kafka.embedded import BrokerOptions, open_broker
+from pulsar_on_kafka.embedded.select import BOOTSTRAP_VARIABLE
 from pulsar_on_kafka.embedded.settings import VERSION_VARIABLE
 from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS
 from tests.__main__ import ANY, PURE, PURE_FOLDERS
 
-PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13", "3.14")
 KAFKAS: Final = ("3.7.2", "3.9.2", "4.3.1", "4.4.0")
 SPARKS: Final = tuple(CONNECTORS)
 _ROOT: Final = Path(__file__).parents[1]
 _FILES: Final = _ROOT / ".matrix"
 _FIRST_STEPS: Final = "tests/integration/examples/test_first_steps.py"
+_QUICK_START: Final = "tests/integration/documents/test_pages.py::test_a_page_does_what_it_says[README.md]"
+_FOR_THE_PAGE: Final = ("pytest", "pytest-timeout", "hypothesis", "markdown-it-py")
+"""Beside the package: what the tests' common part and the page's reader import."""
 _ON_KAFKA: Final = ("tests/integration/client", "tests/integration/cursor", "tests/integration/transactions")
 _WITH_SPARK: Final = ("-m", f"{ANY} and (kafka or spark) and not kills and not long", "--require", "spark")
 _ON_A_BROKER: Final = ("-m", f"{ANY} and kafka and not kills and not long", "--require", "kafka")
@@ -52,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--python", action="append", choices=PYTHONS, default=[], help="this one only (repeatable)")
     parser.add_argument("--kafka", action="append", type=_kafka, default=[], help="this one only, as 3.9 or 3.9.2")
     parser.add_argument("--spark", action="append", choices=SPARKS, default=[], help="this one only (repeatable)")
+    parser.add_argument("--quick-start", action="store_true", help="only the README's page, on each other Python")
     asked = parser.parse_args(arguments)
+    if asked.quick_start:
+        return _reported(_quick_starts(asked.python))
     every = not asked.python and not asked.kafka and not asked.spark
     results: list[Result] = []
     for version in PYTHONS if every else asked.python:
@@ -69,6 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     for version in SPARKS if every else asked.spark:
         results.append(_on_spark(version))
+    return _reported(results)
+
+
+def _reported(results: Sequence[Result]) -> int:
+    """Prints the table, and returns the exit code."""
     print(_table(results))
     return int(any(result.state == FAILED for result in results))
 
@@ -84,9 +100,9 @@ def _kafka(told: str) -> str:
 def _on_python(version: str, *, required: bool) -> list[Result]:
     """`required`: a machine without it fails."""
     subject = f"Python {version}"
-    found = _interpreter(version)
-    if found is None:
-        return [Result(subject, "", FAILED if required else SKIPPED, "not on this machine (PATH, pyenv)")]
+    found = _interpreter(version) or _brought(version)
+    if isinstance(found, str):
+        return [_absent(subject, found, required=required)]
     try:
         python = _environment(f"python-{version}", found)
     except subprocess.CalledProcessError as failure:
@@ -95,6 +111,54 @@ def _on_python(version: str, *, required: bool) -> list[Result]:
         _pytest(python, subject, "pure", ["-m", f"{ANY} and {PURE} and not long", *_PROCESSES, *PURE_FOLDERS]),
         _pytest(python, subject, "first steps", [*_ON_A_BROKER, _FIRST_STEPS]),
     ]
+
+
+def _quick_starts(asked: Sequence[str]) -> list[Result]:
+    running = "{}.{}".format(*sys.version_info)
+    with _one_broker() as environment:
+        return [
+            _quick_start(version, environment, required=bool(asked))
+            for version in asked or PYTHONS
+            if asked or version != running
+        ]
+
+
+@contextmanager
+def _one_broker() -> Iterator[dict[str, str]]:
+    """The variable that names the broker of all runs: the cluster that it names already, or an embedded one."""
+    with open_broker("auto", BrokerOptions()) as broker:
+        yield {BOOTSTRAP_VARIABLE: broker.bootstrap}
+
+
+def _quick_start(version: str, environment: Mapping[str, str], *, required: bool) -> Result:
+    subject = f"Python {version}"
+    found = _interpreter(version) or _brought(version)
+    if isinstance(found, str):
+        return _absent(subject, found, required=required)
+    place = _FILES / f"quick-start-{version}"
+    try:
+        _uv("venv", "--quiet", "--clear", "--python", found, place)
+        locked = ["--constraint", str(_ROOT / "requirements" / "dev.lock")]
+        _uv("pip", "install", "--quiet", "--python", place, *locked, "-e", f"{_ROOT}[embedded]", *_FOR_THE_PAGE)
+    except subprocess.CalledProcessError as failure:
+        return _not_installed(subject, failure)
+    python = place / "bin" / "python"
+    return _pytest(python, subject, "quick start", [*_ON_A_BROKER, _QUICK_START], environment)
+
+
+def _uv(*arguments: str | Path, environment: Mapping[str, str] | None = None) -> str:
+    """What it prints.
+
+    Raises CalledProcessError: it failed, or is not installed.
+    """
+    return subprocess.run(
+        [sys.executable, "-m", "uv", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        env={**os.environ, **(environment or {})},
+    ).stdout
 
 
 def _on_spark(version: str) -> Result:
@@ -107,7 +171,25 @@ def _on_spark(version: str) -> Result:
 
 
 def _not_installed(subject: str, failure: subprocess.CalledProcessError) -> Result:
-    return Result(subject, "installation", FAILED, str(failure.stderr).strip().splitlines()[-1])
+    return Result(subject, "installation", FAILED, _last_line(failure))
+
+
+def _absent(subject: str, reason: str, *, required: bool) -> Result:
+    return Result(subject, "", FAILED if required else SKIPPED, f"not on this machine (PATH, pyenv); {reason}")
+
+
+def _last_line(failure: subprocess.CalledProcessError) -> str:
+    return (str(failure.stderr).strip().splitlines() or [f"exit code {failure.returncode}"])[-1].strip()
+
+
+def _brought(version: str) -> Path | str:
+    """A Python that uv downloads, below `.matrix/`; else the reason why there is none."""
+    settings = {"UV_PYTHON_INSTALL_DIR": str(_FILES / "pythons"), "UV_HTTP_RETRIES": "1"}
+    try:
+        _uv("python", "install", "--no-bin", version, environment=settings)
+        return Path(_uv("python", "find", "--managed-python", "--no-project", version, environment=settings).strip())
+    except subprocess.CalledProcessError as failure:
+        return f"uv cannot bring it: {_last_line(failure)}"
 
 
 def _interpreter(version: str) -> Path | None:

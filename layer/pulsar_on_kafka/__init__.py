@@ -18,15 +18,13 @@ from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka import (
-        _pulsar as _pulsar,  # an attribute, as officially
-    )
-    from pulsar_on_kafka import (
-        exceptions,
-        functions,
-        schema,
-        tableview,
-    )
+    # Attributes that are not in `__all__`: `_pulsar`, as officially, and modules.
+    from pulsar_on_kafka import _pulsar as _pulsar
+    from pulsar_on_kafka import admin as admin
+    from pulsar_on_kafka import asyncio as asyncio
+    from pulsar_on_kafka import exceptions, functions, schema, tableview
+    from pulsar_on_kafka import schema_compat as schema_compat
+    from pulsar_on_kafka import testing as testing
     from pulsar_on_kafka.base.role_state import RunsRoles as _RunsRoles
     from pulsar_on_kafka.broker.node.node import Node as _Node
     from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
@@ -128,12 +126,14 @@ _MODULES = {
     "BytesSchema": "pulsar_on_kafka.schema",
     "Transaction": "pulsar_on_kafka.broker.publishing.transactional_sends",
     "TransactionState": "pulsar_on_kafka.broker.transactions.client_transaction",
-    **dict.fromkeys(("_pulsar", "functions", "schema", "tableview"), ""),
+    **dict.fromkeys(
+        ("_pulsar", "admin", "asyncio", "functions", "schema", "schema_compat", "tableview", "testing"), ""
+    ),
 }
-"""The module of each name that is loaded on first use (PEP 562); none where the name is a module."""
+"""The module of each name that is loaded on first use (PEP 562); none where the name is a module.
 
-_FOR_USERS = ("admin", "asyncio", "exceptions", "functions", "schema", "schema_compat", "spark", "tableview", "testing")
-"""Modules of the package that programs import."""
+Only `spark` is imported by its name alone: without pyspark the import fails.
+"""
 
 if not TYPE_CHECKING:
 
@@ -153,7 +153,7 @@ if not TYPE_CHECKING:
 
     def __dir__():
         own = [name for name in globals() if name.startswith("__")]
-        return sorted({*__all__, *_FOR_USERS, *own, "__version__"})
+        return sorted({*__all__, *(name for name in _MODULES if not name.startswith("_")), *own, "__version__"})
 
 
 def _stand_in(node: _Node) -> _RunsRoles:

@@ -96,6 +96,10 @@ def test_every_public_name_is_loaded_when_it_is_asked_for() -> None:
         assert vars(pulsar)[name] is found, "asked once, it is an attribute like any other"
 
 
+def test_every_name_of_dir_is_an_attribute_without_another_import() -> None:
+    _loaded("import pulsar_on_kafka as pulsar\nfor name in dir(pulsar): getattr(pulsar, name)" + LOADED)
+
+
 def test_types_are_checked_by_the_modules_that_are_loaded() -> None:
     """What mypy reads under TYPE_CHECKING is what `__getattr__` finds."""
     tree = ast.parse((ROOT / "layer" / "pulsar_on_kafka" / "__init__.py").read_text(encoding="utf-8"))

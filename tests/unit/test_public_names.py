@@ -45,6 +45,5 @@ def test_dir_has_the_public_names_alone() -> None:
     shown = {name for name in dir(pulsar_on_kafka) if not name.startswith("__")}
     modules = shown - set(pulsar_on_kafka.__all__)
     assert shown >= set(pulsar_on_kafka.__all__)
-    for name in modules:
-        importlib.import_module(f"pulsar_on_kafka.{name}")
+    assert modules >= {"admin", "asyncio", "schema_compat", "testing"}
     assert not modules & {"base", "broker", "client", "kafka", "statelog", "annotations", "TYPE_CHECKING"}

@@ -23,14 +23,22 @@ def test_other_versions_are_told_in_full(told: str) -> None:
 
 @pytest.mark.parametrize(("argument", "state", "code"), [("--python=3.12", "failed", 1), ("", "skipped", 0)])
 def test_a_python_that_is_not_there_is_skipped_unless_it_was_asked_for(
-    argument: str, state: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    argument: str,
+    state: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PYENV_ROOT", "/nowhere")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setattr(matrix, "_FILES", tmp_path)
     monkeypatch.setattr(matrix, "KAFKAS", ())
     monkeypatch.setattr(matrix, "SPARKS", ())
     assert matrix.main([argument] if argument else []) == code
-    assert f"Python 3.12                 {state:<8} not on this machine (PATH, pyenv)" in capsys.readouterr().out
+    reason = "not on this machine (PATH, pyenv); uv cannot bring it: "
+    assert f"Python 3.12                 {state:<8} {reason}" in capsys.readouterr().out
 
 
 def test_a_python_of_pyenv_that_its_commands_do_not_run_is_found(
