@@ -76,6 +76,7 @@ class ServiceHealth:
 
     def __init__(self) -> None:
         self._states: Callable[[], Sequence[RoleState]] | None = None
+        self._parts: list[Callable[[], RoleState]] = []
         self._kafka: KafkaAnswers | None = None
         self._waits_for = "not connected yet"
         self._stopping = False
@@ -88,13 +89,17 @@ class ServiceHealth:
         """Marks the roles as running."""
         self._states, self._kafka = states, kafka
 
+    def watches(self, part: Callable[[], RoleState]) -> None:
+        """Adds a part of the process that has a state besides the roles."""
+        self._parts.append(part)
+
     def stops(self) -> None:
         """Marks the service as leaving its groups: it is no longer ready."""
         self._stopping = True
 
     def live(self) -> Health:
         """Bad when a restart would help. Sends no request to Kafka."""
-        states = self._states() if self._states is not None else ()
+        states = self._all_states()
         return Health([] if self._stopping else why_not_alive(states), states)
 
     def ready(self) -> Health:
@@ -103,8 +108,12 @@ class ServiceHealth:
             return Health(["it is stopping"])
         if self._states is None or self._kafka is None:
             return Health([f"Kafka: {self._waits_for}"])
-        states = self._states()
+        states = self._all_states()
         return Health(why_not_ready(states, self._kafka.failure()), states)
+
+    def _all_states(self) -> list[RoleState]:
+        roles = self._states() if self._states is not None else ()
+        return [*roles, *(part() for part in self._parts)]
 
 
 LIVE: Final = "/health/live"

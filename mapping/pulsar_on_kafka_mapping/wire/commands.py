@@ -10,19 +10,14 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
-from google.protobuf.descriptor_pb2 import (
-    EDITION_2023,
-    DescriptorProto,
-    FeatureSet,
-    FieldDescriptorProto,
-    FileDescriptorProto,
-)
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from pulsar_on_kafka_mapping.encoding.varint import cached_varint, varint
 from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.wire.message_table import add_field, described
 from pulsar_on_kafka_mapping.wire.scalable_messages import SCALABLE_MESSAGES
 
 PROTOCOL_VERSION: Final = 21
@@ -266,49 +261,13 @@ class MalformedCommand(MappingError):
     """Bytes are no command of Pulsar's protocol."""
 
 
-_KINDS: Final = {
-    "string": FieldDescriptorProto.TYPE_STRING,
-    "bytes": FieldDescriptorProto.TYPE_BYTES,
-    "bool": FieldDescriptorProto.TYPE_BOOL,
-    "int32": FieldDescriptorProto.TYPE_INT32,
-    "int64": FieldDescriptorProto.TYPE_INT64,
-    "uint32": FieldDescriptorProto.TYPE_UINT32,
-    "uint64": FieldDescriptorProto.TYPE_UINT64,
-    "double": FieldDescriptorProto.TYPE_DOUBLE,
-}
-
-
 def _described() -> FileDescriptorProto:
-    """The descriptor, as proto2, except that text has to be UTF-8: otherwise fields of text would sometimes be
-    bytes."""
-    file = FileDescriptorProto(name="pulsar_commands.proto", package=_PACKAGE, syntax="editions", edition=EDITION_2023)
-    file.options.features.repeated_field_encoding = FeatureSet.EXPANDED
-    message: Any = None
-    for line in (_MESSAGES + SCALABLE_MESSAGES).splitlines():
-        words = line.split()
-        if line[:1].isalpha():
-            message = file.message_type.add(name=words.pop(0))
-        for number, kind, name in zip(words[::3], words[1::3], words[2::3], strict=True):
-            _add_field(message, int(number), kind, name)
+    file = described("pulsar_commands.proto", _PACKAGE, _MESSAGES + SCALABLE_MESSAGES)
     base = file.message_type.add(name="BaseCommand")
-    _add_field(base, 1, "int32", "type!")
+    add_field(file, base, 1, "int32", "type!")
     for each in Type:
-        _add_field(base, each.value, each.message, each.field)
+        add_field(file, base, each.value, each.message, each.field)
     return file
-
-
-def _add_field(message: DescriptorProto, number: int, kind: str, described: str) -> None:
-    name, _, default = described.partition("=")
-    label = FieldDescriptorProto.LABEL_REPEATED if name[-1] == "*" else FieldDescriptorProto.LABEL_OPTIONAL
-    field = message.field.add(name=name.rstrip("!*"), number=number, label=label)
-    if name[-1] == "!":
-        field.options.features.field_presence = FeatureSet.LEGACY_REQUIRED
-    if kind in _KINDS:
-        field.type = _KINDS[kind]
-    else:
-        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    if default:
-        field.default_value = default
 
 
 _POOL: Final = DescriptorPool()

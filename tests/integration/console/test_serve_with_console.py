@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,29 +9,14 @@ import pytest
 import requests
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.role_state import RoleName
 from tests.consoles import text_of
 from tests.programs import run_program
+from tests.services import NO_ROLE, a_service
 from tests.steps import Unique
 from tests.waiting import until
 
-_NO_ROLE: Final = [word for role in RoleName for word in ("--without", role.value)]
-
-
-@contextmanager
-def serving(log: Path, url: str, *arguments: str) -> Iterator[str]:
-    """The console's address, of a process that logs into that file; it has to end well."""
-    command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "serve", "--port", "0"]
-    options = ["--with", "console", "--console-port", "0", *arguments]
-    with log.open("w") as said:
-        process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=said)
-    try:
-        yield until(lambda: re.search(r"console on (\S+)", log.read_text()), log.read_text)[1]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-    finally:
-        process.kill()
-        process.wait(60)
+_SERVE: Final = ("serve", "--port", "0", "--with", "console", "--console-port", "0")
+_ADDRESS: Final = r"console on (\S+)"
 
 
 @pytest.mark.kafka
@@ -49,7 +28,8 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
     admin.create_subscription(topic, "billing")
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    with serving(tmp_path / "log", service_url, *_NO_ROLE, "--console-token-file", str(token)) as address:
+    requiring = ("--console-token-file", str(token))
+    with a_service(tmp_path / "log", service_url, _ADDRESS, *_SERVE, *NO_ROLE, *requiring) as address:
         assert requests.get(address, timeout=60).status_code == 401
 
         def page() -> str:
@@ -61,7 +41,7 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
 
 @pytest.mark.long
 def test_a_cluster_that_is_away_is_waited_for_and_the_page_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path / "log", "kafka://127.0.0.1:1") as address:
+    with a_service(tmp_path / "log", "kafka://127.0.0.1:1", _ADDRESS, *_SERVE) as address:
 
         def told() -> str:
             return text_of(requests.get(address, timeout=60).text)

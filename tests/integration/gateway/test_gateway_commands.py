@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.main import app
 from tests.programs import run_program
 from tests.seeds import first_of
+from tests.services import NO_ROLE, a_service
 from tests.steps import Unique
-from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
 
-NO_ROLE: Final = [word for role in RoleName for word in ("--without", role.value)]
 _PATIENCE_MS: Final = 60_000
 _GATEWAY: Final = ("gateway", "--port", "0", "--http-port", "0")
 _SERVE: Final = (
@@ -32,20 +24,7 @@ _SERVE: Final = (
 )
 
 
-@contextmanager
-def running(log: Path, url: str, *arguments: str) -> Iterator[str]:
-    """The address that a process tells for its clients; it has to end well."""
-    with log.open("w") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, *arguments], stdout=said, stderr=said
-        )
-    try:
-        yield until(lambda: re.search(r"pulsar\S*://\S+:\d+", log.read_text()), log.read_text)[0]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0, log.read_text()
-    finally:
-        process.kill()
-        process.wait(60)
+_ADDRESS: Final = r"(pulsar\S*://\S+:\d+)"
 
 
 @pytest.mark.kafka
@@ -54,7 +33,7 @@ def test_a_client_is_served_and_the_process_ends_well(
     service_url: str, unique: Unique, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     topic = unique()
-    with running(tmp_path / "log", service_url, *arguments, "--fleet", unique()) as address:
+    with a_service(tmp_path / "log", service_url, _ADDRESS, *arguments, "--fleet", unique()) as address:
         client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
         client.create_producer(topic).send(b"one")

@@ -83,7 +83,7 @@ def test_the_console_is_reached_where_it_listens_by_those_with_the_token(service
     (secret,) = console["secrets"]
     assert f"--console-token-file=/run/secrets/{secret}" in console["command"]
     assert secret in _read("compose.yaml")["secrets"]
-    assert "[console,gateway]" in _DOCKERFILE
+    assert "[console,gateway,scaler]" in _DOCKERFILE
 
 
 def test_the_gateway_is_reached_where_it_says(services: dict[str, Any]) -> None:

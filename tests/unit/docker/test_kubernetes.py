@@ -18,7 +18,9 @@ from pulsar_on_kafka.cli.processes import serve
 from pulsar_on_kafka.cli.shared.on_demand import loaded
 from pulsar_on_kafka.cli.shared.service_log import LEVEL_VARIABLE, LEVELS
 from pulsar_on_kafka.client.connection.connection import STAND_IN_VARIABLE
+from pulsar_on_kafka.scaler.trigger import parse_trigger
 from pulsar_on_kafka.service.health import LIVE, READY
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 ROOT = Path(__file__).resolve().parents[3]
 MANIFESTS = ROOT / "docker" / "kubernetes"
@@ -42,11 +44,15 @@ def understood(noun: str, *arguments: str) -> dict[str, Any]:
     return dict(command.make_context(noun, list(arguments)).params)
 
 
+def documents(file: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((MANIFESTS / file).read_text(encoding="utf-8")))
+
+
 def deployments() -> dict[str, dict[str, Any]]:
     found = {}
     for file in sorted(MANIFESTS.iterdir()):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-            if document["kind"] == "Service":
+            if document["kind"] in ("Service", "ScaledObject"):
                 continue
             assert document["apiVersion"] == "apps/v1"
             assert document["kind"] == ("StatefulSet" if "serviceName" in document["spec"] else "Deployment")
@@ -68,7 +74,7 @@ def memory(name: str) -> int:
 
 
 def test_there_are_these_deployments() -> None:
-    assert set(deployments()) == {"pok-serve", "pok-replication", "pok-gateway", "orders-worker"}
+    assert set(deployments()) == {"pok-serve", "pok-replication", "pok-gateway", "pok-scaler", "orders-worker"}
 
 
 @pytest.mark.parametrize("name", ["pok-serve", "pok-replication"])
@@ -116,6 +122,31 @@ def test_gateways_have_names_of_their_own_that_clients_reach() -> None:
     assert service["spec"]["clusterIP"] == "None"  # headless
     assert service["spec"]["selector"] == deployments()["pok-gateway"]["spec"]["selector"]["matchLabels"]
     assert [each["targetPort"] for each in service["spec"]["ports"]] == ["pulsar", "rest"]
+
+
+def test_keda_finds_the_scaler_and_the_scaler_takes_the_trigger() -> None:
+    one, (_, service) = container("pok-scaler"), documents("scaler.yaml")
+    said = understood(*one["args"][:-1])
+    assert one["args"][-1] == "--kafka-config=/etc/pok/client.properties"
+    assert set(said["without"]) == set(RoleName)
+    assert {each["name"]: each["containerPort"] for each in one["ports"]} == {
+        "http": serve.DEFAULT_PORT,
+        "grpc": said["scaler_port"],
+    }
+    assert service["spec"]["selector"] == deployments()["pok-scaler"]["spec"]["selector"]["matchLabels"]
+    (scaled,) = documents("scaled-workers.yaml")
+    (trigger,) = scaled["spec"]["triggers"]
+    (port,) = service["spec"]["ports"]
+    assert trigger["metadata"]["scalerAddress"] == f"{service['metadata']['name']}:{port['port']}"
+    assert scaled["spec"]["scaleTargetRef"]["name"] in deployments()
+    arguments = container("orders-worker")["args"]
+    checked = parse_trigger(trigger["metadata"])
+    assert checked.subscription == arguments[arguments.index("--subscription") + 1]
+    assert checked.topic == str(TopicName.parse(arguments[arguments.index("--topic") + 1]))
+    assert (
+        scaled["spec"]["cooldownPeriod"]
+        == deployments()["orders-worker"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    )
 
 
 def test_limits_hold_what_the_docs_say_is_needed() -> None:

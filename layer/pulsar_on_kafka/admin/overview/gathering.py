@@ -57,6 +57,8 @@ from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
 from pulsar_on_kafka_mapping.state.state_topics import (
     CURSOR_CHECKPOINTS,
     CURSORS,
+    SUBSCRIPTIONS,
+    TOPICS,
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_PENDING_ACK,
 )
@@ -229,7 +231,7 @@ class Gatherer:
 
     def _see_logs(
         self,
-        topics: Iterable[Topic],
+        topics: Collection[Topic],
         ends: dict[Place, int],
         now_s: float,
         now_ms: int,
@@ -237,6 +239,7 @@ class Gatherer:
     ) -> Collection[Place]:
         """Gives the partitions that answered."""
         places = [(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)]
+        terminated = {(topic.kafka_topic, number): end for topic in topics for number, end in topic.terminated.items()}
         new = [place for place in places if place not in self._partitions]
         admin = self._services.admin
         request = places if self._passes % _STARTS_EVERY == 0 else new
@@ -247,6 +250,7 @@ class Gatherer:
             end = ends.get(place)
             if end is None:
                 continue
+            end = min(end, terminated.get(place, end))  # a marker of the termination lies behind it
             log = self._partitions.get(place)
             if log is None:
                 log = self._partitions[place] = _Partition(starts.get(place, 0), Growth(end))
@@ -427,14 +431,20 @@ class Gatherer:
             many = counted(len(silent), "partition")
             incomplete.append(f"{many} without a leader now, or that may not be seen{told_before}")
         letters = {name: topic.entries for name, topic in reported.items() if name.endswith(DLQ_SUFFIX)}
-        letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
-        found = tuple(self._subscription(each, letters) for each in subscriptions)
+        letters |= {
+            str(each.subscription.topic.name): self._backlog(each, answered)
+            for each in subscriptions
+            if _redrives(each)
+        }
+        found = tuple(self._subscription(each, letters, answered) for each in subscriptions)
         tenants = tuple(sorted({name.partition("/")[0] for name in names}))
+        needed = [self._services.log.kafka_name(state) for state in (TOPICS, SUBSCRIPTIONS)]
+        unread = tuple(f"{topic}: {logs.failures[topic]}" for topic in needed if topic in logs.failures)
 
         def made(took_s: float) -> Overview:
             return Overview(
                 self._services.cluster_id, now_ms, took_s, logs.reads_commits, tenants, tuple(names),
-                tuple(reported.values()), found, tuple(incomplete),
+                tuple(reported.values()), found, tuple(incomplete), unread,
             )  # fmt: skip
 
         return partial(made)
@@ -458,7 +468,9 @@ class Gatherer:
             open_ones,
         )
 
-    def _subscription(self, watched: _Watched, letters: Mapping[str, int]) -> SubscriptionOverview:
+    def _subscription(
+        self, watched: _Watched, letters: Mapping[str, int], answered: Collection[Place]
+    ) -> SubscriptionOverview:
         subscription = watched.subscription
         members, owners = [], dict[int, str]()
         for member, only in self._members(subscription):
@@ -470,6 +482,11 @@ class Gatherer:
         name, kind = str(subscription.topic.name), subscription.type.value
         if subscription.by_partition:
             kind = " and ".join(sorted({each.value for each in subscription.partition_types.values()}))
+        partitions = tuple(
+            reported
+            for identity in watched.cursors
+            if (reported := self._partition(identity, owners.get(identity.partition, ""), answered)) is not None
+        )
         return SubscriptionOverview(
             name,
             subscription.name,
@@ -478,15 +495,12 @@ class Gatherer:
             subscription.replicated,
             tuple(members),
             sum(letters.get(topic, 0) for topic in _dead_letter_topics(subscription)),
-            tuple(
-                reported
-                for identity in watched.cursors
-                if (reported := self._partition(identity, owners.get(identity.partition, ""))) is not None
-            ),
+            partitions,
             self._logs.reads_commits,
+            len(watched.cursors) - len(partitions),
         )
 
-    def _partition(self, identity: CursorIdentity, owner: str) -> PartitionOverview | None:
+    def _partition(self, identity: CursorIdentity, owner: str, answered: Collection[Place]) -> PartitionOverview | None:
         log = self._partitions.get((identity.kafka_topic, identity.partition))
         cursor = self._cursors.get(identity)
         if log is None or cursor is None:
@@ -516,10 +530,11 @@ class Gatherer:
             progress.recent_per_s,
             log.growth.recent_per_s,
             seen.unreadable,
+            (identity.kafka_topic, identity.partition) in answered,
         )
 
-    def _backlog(self, watched: _Watched) -> int:
-        reported = [self._partition(identity, "") for identity in watched.cursors]
+    def _backlog(self, watched: _Watched, answered: Collection[Place]) -> int:
+        reported = [self._partition(identity, "", answered) for identity in watched.cursors]
         return sum(each.backlog for each in reported if each is not None)
 
     def _transactions(self, identity: CursorIdentity) -> set[TxnId]:

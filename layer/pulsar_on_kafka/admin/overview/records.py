@@ -51,6 +51,8 @@ class PartitionOverview:
     recent_published_per_s: float | None
     unreadable: str = ""
     """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
+    is_current: bool = True
+    """False: no broker reported the log's end in this pass, so `end` and `backlog` are of an earlier one."""
 
     @property
     def idle_s(self) -> float:
@@ -80,6 +82,8 @@ class SubscriptionOverview:
     partitions: tuple[PartitionOverview, ...]
     processes_known: bool = True
     """False: this user may not see the members of groups."""
+    missing_partitions: int = 0
+    """Partitions without numbers so far: no broker reported the log's end, or the cursor was not read yet."""
 
     @cached_property
     def backlog(self) -> int:
@@ -196,7 +200,8 @@ class Overview:
 
     `gathered_ms` is the time of gathering (Unix time), `took_s` its duration. Not `by_commits`: this user may not read
     Kafka's topic of commits, so cursors are up to a minute old, and owners are unknown. `incomplete` describes the
-    unreadable parts in words.
+    unreadable parts in words. `metadata_failures` has the reasons why topics or subscriptions may be missing: their
+    state topics were not read to the end.
     """
 
     cluster: str
@@ -208,6 +213,7 @@ class Overview:
     topics: tuple[TopicOverview, ...]
     subscriptions: tuple[SubscriptionOverview, ...]
     incomplete: tuple[str, ...] = field(default=())
+    metadata_failures: tuple[str, ...] = ()
 
     def of(
         self, *, tenant: str | None = None, namespace: str | None = None, topics: Collection[str] | None = None

@@ -28,6 +28,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
+from pulsar_on_kafka.cli.shared.scaler_options import ScalerOptions
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, notify_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
@@ -39,6 +40,7 @@ from pulsar_on_kafka.service.running import RunningRoles
 if TYPE_CHECKING:
     from pulsar_on_kafka.console.view_model import Site
     from pulsar_on_kafka.gateway.server import GatewaySettings
+    from pulsar_on_kafka.scaler.server import ScalerServer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ _LOOK_FIRST_S: Final = 0.1
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 15.0
 _WARNING_INTERVAL_S: Final = 60.0
-_CONSOLE_ENDING_S: Final = 2.0
+_PART_ENDING_S: Final = 2.0
 _LEAVING_S: Final = 3.0
 """The least that the roles have to leave their groups, however long the gateway took."""
 _CLOSING_S: Final = 3.0
@@ -61,6 +63,7 @@ class ServeExtra(str, Enum):
 
     CONSOLE = "console"
     GATEWAY = "gateway"
+    SCALER = "scaler"
 
 
 def serve(
@@ -85,12 +88,14 @@ def serve(
         typer.Option(
             "--with",
             help="Also answer with pages for a browser: the console (docs/operating.md); or serve clients of Pulsar's: "
-            "the gateway (docs/gateway.md). May be repeated.",
+            "the gateway (docs/gateway.md); or report backlogs to KEDA: the scaler (docs/kubernetes.md). "
+            "May be repeated.",
         ),
     ] = None,
     console: ConsoleOptions,
     gateway_place: GatewayPlace,
     gateway: GatewayOptions,
+    scaler: ScalerOptions,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
         list[str] | None,
@@ -130,10 +135,20 @@ def serve(
         )
         try:
             _log.info("metrics and health on port %d", server.port)
-            with _console(settings, extras or (), console, http) as site, stop_on_signals(interruptible=True) as stop:
-                admin = _connected(settings, health, site, stop)
+            with (
+                _console(settings, extras or (), console, http) as site,
+                _scaler(extras or (), scaler, http) as scaling,
+                stop_on_signals(interruptible=True) as stop,
+            ):
+                backlogs = None if scaling is None else scaling.gatherer
+                if scaling is not None:
+                    health.watches(scaling.state)
+                waiting = [each.waits_for for each in (health, site, backlogs) if each is not None]
+                admin = _connected(settings, waiting, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
+                    if backlogs is not None:
+                        backlogs.connect(gatherer)
                     requesting = None if site is None else _console_admin(settings)
                     if site is not None and requesting is not None:
                         site.connect(requesting, gatherer)
@@ -142,8 +157,9 @@ def serve(
                         begin = partial(RunningRoles, admin.node, roles, SERVICE, secrets, gatherer)
                         _run(settings, admin, roles, begin, health, running, stop, stop_timeout, listening)
                     finally:
-                        if site is not None:
-                            site.close(Deadline.after(_CONSOLE_ENDING_S))
+                        for part in (site, backlogs):
+                            if part is not None:
+                                part.close(Deadline.after(_PART_ENDING_S))
                         _close(*(each for each in (requesting, admin) if each is not None))
         finally:
             server.close()
@@ -171,6 +187,18 @@ def _console(
         yield site
     finally:
         server.close()
+
+
+@contextmanager
+def _scaler(extras: Sequence[ServeExtra], options: ScalerOptions, http: HttpOptions) -> Iterator[ScalerServer | None]:
+    """The scaler for KEDA, which replies meanwhile; None without one."""
+    if ServeExtra.SCALER not in extras:
+        yield None
+        return
+    with options.serving(http.tls()) as server:
+        host = f"[{options.scaler_host}]" if ":" in options.scaler_host else options.scaler_host
+        _log.info("scaler for KEDA on %s:%d", host, server.port)
+        yield server
 
 
 def _console_admin(settings: Settings) -> AdminClient:
@@ -223,7 +251,7 @@ def _limits(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _connected(
-    settings: Settings, health: ServiceHealth, site: Site | None, stop: threading.Event
+    settings: Settings, waiting: Sequence[Callable[[str], None]], stop: threading.Event
 ) -> AdminClient | None:
     """Connects to the cluster, as soon as a broker replies; None when told to stop before. Raises permanent errors."""
     quiet = Deadline.after(0)
@@ -232,9 +260,8 @@ def _connected(
             return admin_at(settings.url, settings.kafka_config, settings.instance)
         except (ConnectError, Timeout) as away:
             failure = str(away)
-        health.waits_for(failure)
-        if site is not None:
-            site.waits_for(failure)
+        for waits_for in waiting:
+            waits_for(failure)
         if quiet.passed():
             _log.warning("waiting for Kafka at %s: %s", settings.bootstrap, failure)
             notify_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")

@@ -77,7 +77,7 @@ def _pieces(text: str) -> list[_Piece]:
             pieces[-1].append(_ANY)
         elif character == "\\" or character in _SPECIAL:
             raise MappingError(
-                f"pattern {text[:60]!r} has {character!r}: this gateway has characters, '.', '.*' and '.+' alone"
+                f"pattern {text[:60]!r} has {character!r}: expected characters, '.', '.*' and '.+' alone"
             )
         else:
             pieces[-1].append(character)

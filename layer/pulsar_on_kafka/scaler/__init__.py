@@ -1,0 +1,1 @@
+"""KEDA's external scaler: it reports the backlog of subscriptions, by which KEDA scales their workers."""
