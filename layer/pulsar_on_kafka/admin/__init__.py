@@ -6,6 +6,7 @@ from pulsar_on_kafka.admin.client import AdminClient
 from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
 from pulsar_on_kafka.admin.entries import BacklogAnalysis
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
+from pulsar_on_kafka.admin.schemas import RegisteredSchema, RegistrationState
 from pulsar_on_kafka.admin.stats import (
     ConsumerStats,
     EntryHolder,
@@ -52,6 +53,8 @@ __all__ = [
     "PendingAckStats",
     "PublisherStats",
     "Redriven",
+    "RegisteredSchema",
+    "RegistrationState",
     "SchemaEntry",
     "ShownMessage",
     "StoredEntry",

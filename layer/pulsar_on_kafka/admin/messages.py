@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -53,14 +53,16 @@ class MessageAdmin(AdminContext):
 
     @contextmanager
     def read_messages(
-        self, topic: str, *, start: NativeMessageId | int = NativeMessageId.earliest
+        self, topic: str, *, start: NativeMessageId | int | Mapping[int, int] = NativeMessageId.earliest
     ) -> Iterator[TopicReading]:
         """Read a topic, or one partition of it, from a message id on (that message included), or from a time on (Unix
-        ms). An id that names a partition has that one read alone. What is encrypted comes encrypted.
+        ms). An id that names a partition has that one read alone, and offsets by partition have those read. What is
+        encrypted comes encrypted.
 
         Raises:
             TopicNotFound: there is none.
             InvalidMessage: the id is of another topic.
+            InvalidConfiguration: there are no offsets, or one is below 0.
         """
         with pulsar_errors():
             name, place, starts = self._beginning(topic, start, self._deadline())
@@ -68,7 +70,7 @@ class MessageAdmin(AdminContext):
             yield TopicReading(reader_of(session, name, place, starts))
 
     def _beginning(
-        self, topic: str, start: NativeMessageId | int, deadline: Deadline
+        self, topic: str, start: NativeMessageId | int | Mapping[int, int], deadline: Deadline
     ) -> tuple[str, NativeMessageId, dict[int, int] | None]:
         """The topic or partition that is read, and where it begins: at an id, or at offsets."""
         found = self._topic_around(topic, deadline)
@@ -76,6 +78,12 @@ class MessageAdmin(AdminContext):
         partitions = [name.partition] if name.partition >= 0 else list(range(found.partitions))
         if not set(partitions) <= set(range(found.partitions)):
             raise errors.NoSuchTopic(f"topic {name.base} has {counted(found.partitions, 'partition')}, none is {name}")
+        if isinstance(start, Mapping):
+            if not start or min(start.values()) < 0:
+                raise errors.InvalidOption(f"offsets by partition are {dict(start)}, expected one or more from 0 on")
+            if not start.keys() <= set(partitions):
+                raise errors.NoSuchTopic(f"{name} has no partition {max(start.keys() - set(partitions))}")
+            return str(name), NativeMessageId.earliest, dict(start)
         if isinstance(start, int):
             starts = TopicPositions(self.node, found).at_time(partitions, start, deadline)
             return str(name), NativeMessageId.earliest, starts

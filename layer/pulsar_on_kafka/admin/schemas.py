@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
@@ -25,6 +27,32 @@ from pulsar_on_kafka.broker.schema_registry.model import SchemaEntry, StoredSche
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo
+
+MAX_VERSIONS: Final = 100
+"""Versions of a topic's schemas that are listed together with deleted ones."""
+
+
+class RegistrationState(str, Enum):
+    """The state of a version of a topic's schemas."""
+
+    LIVE = "live"
+    DELETED = "deleted"
+    """Messages that were written with it are still read with it."""
+    DELETION = "deletion"
+    """The deletion of all versions before it; or a version whose definition was removed."""
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A version of a topic's schemas, without its definition. Type, size and time (Unix ms) are '' and 0 for a deletion
+    and for an unreadable version."""
+
+    number: int
+    state: RegistrationState
+    type_name: str = ""
+    definition_bytes: int = 0
+    timestamp_ms: int = 0
 
 
 @raising_pulsar_errors
@@ -156,6 +184,35 @@ class SchemaAdmin(PolicyAdmin):
     def list_schema_versions(self, topic: str) -> list[SchemaEntry]:
         """Every live version, oldest first, without definitions. Ours, not Pulsar's."""
         return list(self.node.schemas.index(*self._existing(topic)))
+
+    def schema_history(self, topic: str, limit: int = MAX_VERSIONS) -> list[RegisteredSchema]:
+        """The last `limit` versions, newest first, deleted ones and deletions among them. Each deleted one is read with
+        its definition, which takes a request the first time. Ours, not Pulsar's."""
+        if limit < 1:
+            raise errors.InvalidOption(f"limit is {limit}, expected 1 or more")
+        name, deadline = self._existing(topic)
+        history = self.node.schemas.history(name, deadline)
+        newest = -1 if history.newest is None else history.newest.number
+        live = {each.version.number: each for each in history.live}
+        return [
+            self._live(live[number]) if number in live else self._deleted(name, number, deadline)
+            for number in range(newest, max(-1, newest - limit), -1)
+        ]
+
+    @staticmethod
+    def _live(entry: SchemaEntry) -> RegisteredSchema:
+        number, size = entry.version.number, entry.definition_bytes
+        return RegisteredSchema(number, RegistrationState.LIVE, entry.type_name, size, entry.timestamp_ms)
+
+    def _deleted(self, topic: TopicName, number: int, deadline: Deadline) -> RegisteredSchema:
+        try:
+            found = self.node.schemas.schema(topic, SchemaVersion(number), deadline)
+        except errors.NoSuchSchema:
+            return RegisteredSchema(number, RegistrationState.DELETION)
+        except errors.UnreadableSchemas:
+            return RegisteredSchema(number, RegistrationState.UNREADABLE)
+        size = len(found.info.schema)
+        return RegisteredSchema(number, RegistrationState.DELETED, found.info.type.name, size, found.timestamp_ms)
 
     def get_version_by_schema(self, topic: str, schema: SchemaInfo) -> int | None:
         """The live version of this schema, by its bytes or by its meaning; None without one."""

@@ -21,6 +21,8 @@ from pulsar_on_kafka.client.values.texts import (
 NOTHING: Final = "\N{EN DASH}"
 _MAX_CHARS: Final = 20_000
 """The limit of a shown value's characters."""
+_SHORT_CHARS: Final = 2_000
+"""The limit of the characters of a shown property."""
 
 
 def number(value: int | None) -> str:
@@ -72,9 +74,19 @@ def value_text(message: ShownMessage) -> str:
     return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]} … ({len(text):,} characters)"
 
 
+def cut(text: str) -> str:
+    """A short text on one line, cut where it is long."""
+    return (
+        printable(text)
+        if len(text) <= _SHORT_CHARS
+        else f"{printable(text[:_SHORT_CHARS])} … ({len(text):,} characters)"
+    )
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "ago": ago,
     "count": count,
+    "cut": cut,
     "duration": duration_text,
     "member": member_text,
     "message_id": message_id_text,

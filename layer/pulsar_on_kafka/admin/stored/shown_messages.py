@@ -10,7 +10,9 @@ from datetime import date, time
 from enum import Enum
 from typing import Any, Final
 
+from pulsar_on_kafka.broker.subscriptions.partition.delayed import deliver_at_ms
 from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.schema.key_value import KeyValue
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
@@ -40,6 +42,8 @@ class ShownMessage:
     """Made of what JSON has: dicts, lists, text, numbers, booleans and None."""
     undecoded: str
     """Why there is no value though the message names a schema; '' else."""
+    deliver_at_ms: int
+    """Unix time before which Shared and Key_Shared subscriptions do not deliver it; 0 without one."""
 
 
 def shown(message: Message) -> ShownMessage:
@@ -69,6 +73,7 @@ def shown(message: Message) -> ShownMessage:
         decoded,
         value,
         undecoded,
+        deliver_at_ms(headers_of(message.record)),
     )
 
 

@@ -301,9 +301,13 @@ class SchemaRegistry:
         life = self._life_of(topic, deadline)
         return self._question(life, lambda history, load: tuple(load(history.live)), deadline)[1]
 
+    def history(self, topic: TopicName, deadline: Deadline) -> SchemaHistory:
+        """All live ones, without their definitions, and the newest version. Raises UnreadableSchemas."""
+        return self._storage.history(self._life_of(topic, deadline), deadline)
+
     def index(self, topic: TopicName, deadline: Deadline) -> tuple[SchemaEntry, ...]:
         """All live ones, oldest first, without their definitions. Raises UnreadableSchemas."""
-        return self._storage.history(self._life_of(topic, deadline), deadline).live
+        return self.history(topic, deadline).live
 
     def schema(self, topic: TopicName, version: SchemaVersion, deadline: Deadline) -> StoredSchema:
         """The schema of a message that names this version; also when it was deleted since. Each version is read once.

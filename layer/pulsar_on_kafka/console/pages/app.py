@@ -18,9 +18,12 @@ from pulsar_on_kafka.console.pages.cluster_pages import replication_page, roles_
 from pulsar_on_kafka.console.pages.dead_letters_page import dead_letters_page, redrive_form
 from pulsar_on_kafka.console.pages.guard import ConsoleGuard
 from pulsar_on_kafka.console.pages.login_page import login_page
+from pulsar_on_kafka.console.pages.messages_page import messages_page
 from pulsar_on_kafka.console.pages.renderer import PageRenderer
+from pulsar_on_kafka.console.pages.schemas_page import schemas_page
 from pulsar_on_kafka.console.pages.subscription_page import message_page, subscription_page
 from pulsar_on_kafka.console.pages.subscriptions_page import subscriptions_page
+from pulsar_on_kafka.console.pages.topics_page import topic_page, topics_page
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 
@@ -32,6 +35,10 @@ PAGES: Final[dict[str, PageHandler]] = {
     "/subscriptions": subscriptions_page,
     "/subscription": subscription_page,
     "/message": message_page,
+    "/topics": topics_page,
+    "/topic": topic_page,
+    "/messages": messages_page,
+    "/schemas": schemas_page,
     "/dead-letters": dead_letters_page,
     "/transactions": transactions_page,
     "/replication": replication_page,

@@ -8,6 +8,9 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
 T = TypeVar("T")
 
 _MAX_FORM_BYTES: Final = 65_536
@@ -19,6 +22,15 @@ PARTITIONS: Final = 50
 def whole(text: str | None) -> int | None:
     """A whole number that a user typed; None for anything else, and for numbers beyond every offset."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def topic_of(request: Request) -> str:
+    """The full name of the topic that a request names; as the user typed it where it is none."""
+    typed = request.query_params.get("topic", "")
+    try:
+        return str(TopicName.parse(typed).base)
+    except MappingError:
+        return typed
 
 
 def listed(found: Sequence[T], page: int) -> Mapping[str, Any]:

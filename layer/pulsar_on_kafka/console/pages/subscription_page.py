@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,9 +14,12 @@ from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 from pulsar_on_kafka.admin.stats import waiting_keys_of
 from pulsar_on_kafka.console.formatting import link
 from pulsar_on_kafka.console.hole_map import hole_map
+from pulsar_on_kafka.console.message_data import log_of
 from pulsar_on_kafka.console.pages.renderer import PageRenderer, Problem, query
 from pulsar_on_kafka.console.pages.requests import PARTITIONS, listed, whole
 from pulsar_on_kafka.console.response_cache import CachedResponse
+
+T = TypeVar("T")
 
 MAX_RANGES: Final = 1_000
 """Acknowledged ranges of a partition, and batches acknowledged in part, that are listed."""
@@ -64,15 +67,16 @@ def subscription_page(renderer: PageRenderer, request: Request) -> Response:
 
 
 def message_page(renderer: PageRenderer, request: Request) -> Response:
+    """One entry of a topic; with a subscription also its state there."""
     site, parameters = renderer.site, request.query_params
     topic, name = parameters.get("topic", ""), parameters.get("name", "")
     number, offset = whole(parameters.get("partition")) or 0, whole(parameters.get("offset")) or 0
     problems: list[Problem] = []
-    cursors = query(problems, site.cursors, topic, name)
-    cursor = _of(cursors, number)
-    within = cursor is not None and cursor.start <= offset < cursor.end
-    requested = cursor.message_id(offset) if cursor is not None and within else None
-    held = query(problems, site.held, topic, name)
+    cursor = _of(query(problems, site.cursors, topic, name), number) if name else None
+    log = cursor or _value(query(problems, log_of, site, topic, number) if not name else None)
+    within = log is not None and log.start <= offset < log.end
+    requested = log.message_id(offset) if log is not None and within else None
+    held = query(problems, site.held, topic, name) if name else None
     owner = _owner(renderer.overview_of(topic, name), number)
     fate = cursor.fate(offset) if cursor is not None and within else None
     holds = owner and fate is not None and not fate.acknowledged
@@ -84,15 +88,19 @@ def message_page(renderer: PageRenderer, request: Request) -> Response:
         name=name,
         number=number,
         offset=offset,
-        cursor=cursor,
+        log=log,
         requested=requested,
         messages=None if requested is None else query(problems, site.message, topic, requested),
         fate=fate,
         owner=owner,
-        holder=None if holder is None else holder.value,
+        holder=_value(holder),
         holders=[each.txn for each in ([] if held is None else held.value) if _holds(each, number, offset)],
         problems=list(dict.fromkeys(problems)),
     )
+
+
+def _value(found: CachedResponse[T] | None) -> T | None:
+    return None if found is None else found.value
 
 
 def _of(cursors: CachedResponse[Sequence[PartitionCursor]] | None, number: int) -> PartitionCursor | None:
