@@ -11,9 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.clusters.cluster import Cluster
 from tests.waiting import PATIENCE_S, until
 
@@ -132,9 +137,9 @@ def play(
     faults: Sequence[str],
     chance: random.Random,
     log: Path,
-) -> list[int]:
-    """Let these faults happen while messages are published and copied; gives the numbers that a reader of the target
-    finds in the end, once as many as were published are there."""
+) -> None:
+    """Let these faults happen while messages are published and copied. Then a reader of the target finds each number
+    once, in order; otherwise the AssertionError names the copies of the first wrong one."""
     services = [Service(source.url, log)]
     stopped: list[Service] = []
     publishing = Publishing(source.client, topic)
@@ -175,7 +180,26 @@ def play(
             service.kill()
         publishing.end()
         watching.close()
-    return list(_read(target.client, topic, total))
+    found = list(_read(target.client, topic, total))
+    wrong = next((i for i, number in enumerate(found) if i != number), None)
+    if wrong is not None or len(found) != total:
+        number = found[wrong] if wrong is not None else len(found)
+        pytest.fail(
+            f"{len(found)} of {total} messages; at {wrong} comes {number}: {_copies_of(number, target, topic)} ({log})"
+        )
+
+
+def _copies_of(number: int, target: Cluster, topic: str) -> str:
+    """The copies of a number in the target's log, and the take-overs there, with their offsets and headers."""
+    node, deadline = target.admin.node, Deadline.after(PATIENCE_S)
+    opened = node.topics.open(TopicName.parse(topic), deadline)
+    end = node.admin.end_offsets(opened.kafka_topic, [0], deadline)[0]
+    told = [f"fences {node.producers.fences(opened, 0, deadline)}"]
+    for batch in node.fetcher.read(opened.kafka_topic, 0, 0, end, deadline):
+        for record in batch:
+            if record.value() in (None, b"%d" % number):
+                told.append(f"{record.offset()}: {record.value()!r} {headers_of(record)}")
+    return "; ".join(told)
 
 
 def _read(client: pulsar.Client, topic: str, at_least: int) -> Iterator[int]:

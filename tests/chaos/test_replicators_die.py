@@ -46,10 +46,8 @@ def test_a_replicator_is_killed_and_another_one_stopped(
 ) -> None:
     topic = unique()
     _ready(clusters["eu"], topic, "us")
-    found = play(
-        clusters["eu"], clusters["us"], brokers, topic, ("kill", "stop"), random.Random(7), tmp_path / "services.log"
-    )
-    assert found == list(range(len(found)))
+    log = tmp_path / "services.log"
+    play(clusters["eu"], clusters["us"], brokers, topic, ("kill", "stop"), random.Random(7), log)
 
 
 @pytest.mark.soak
@@ -69,9 +67,8 @@ def test_whatever_dies(
         faults = [chance.choice(FAULTS) for _ in range(4)]
         topic = unique()
         _ready(clusters["eu"], topic, "us")
-        found = play(clusters["eu"], clusters["us"], brokers, topic, faults, chance, tmp_path / f"{seed}.log")
-        print(f"{faults}: {len(found)} messages", flush=True)
-        assert found == list(range(len(found))), faults
+        print(faults, flush=True)
+        play(clusters["eu"], clusters["us"], brokers, topic, faults, chance, tmp_path / f"{seed}.log")
         seed += 1
 
 

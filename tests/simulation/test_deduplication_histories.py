@@ -217,6 +217,8 @@ class History:
         self.left: dict[TxnId, bool] = {}
         """Transactions of programs that died, and whether they are going to be committed."""
         self.conflicts = 0
+        self.paused: int | None = None
+        """The epoch of a holder that did not close."""
         self.refused: set[int] = set()
         """Ids that were not stored, and that it was not known of any more."""
 
@@ -247,6 +249,18 @@ class History:
                 self.start_process()
             finally:
                 self.opening = False
+            self.wake()
+
+    def wake(self) -> None:
+        """The former holder was only paused, if it did not close. It hears of its requests, and notes what it believes:
+        records behind the marker of one that died while opening are void, but it does not know that."""
+        if self.paused is None or self.transactions:
+            return
+        while self.under_way and self.under_way[0].offset is not None:
+            produce = self.under_way.pop(0)
+            self.known.stored_at((produce.sequence,), produce.offset)
+        if self.known.settled:
+            self.note(final=False, epoch=self.paused)
 
     def open(self) -> None:
         """What aborted transactions gave back is known to the next holder. Requests that the former one gave up arrive
@@ -257,6 +271,7 @@ class History:
         self.given_up = []
         self.connection = self.broker.connect()
         found = self.recover()
+        self.paused = None
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
         free = {each for each in self.log.given_back() if found.forgotten_upto < each < found.highest}
         assert free <= set(found.absent), f"seed {self.seed}: {free} are free, {found.absent} are known to be"
@@ -441,14 +456,15 @@ class History:
         if sequence not in self.failed:  # or a crash right after it would hide what failed below it, as in Pulsar
             self.send(sequence)
 
-    def note(self, *, final: bool) -> None:
+    def note(self, *, final: bool, epoch: int | None = None) -> None:
         if self.rng.random() < 0.8:
             self.look_up(list(self.known.undecided))
         end = len(self.log.records)
         upto, known = self.known.known_upto(end), self.known
         noted = RecoveredSequence(known.stored, upto, {}, known.absent, known.forgotten_upto)
         last = final and noted.upto == end and not known.gave_up
-        self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.never(), final=last)
+        epoch = self.epoch if epoch is None else epoch
+        self.journal.save(TOPIC, NAME, epoch, {0: noted}, Deadline.never(), final=last)
 
     def close(self) -> None:
         """In good order, unless somebody waits: the next holder hears of what failed, too."""
@@ -470,6 +486,7 @@ class History:
             self.left[self.txn] = complete and self.rng.random() < 0.5
         if self.rng.random() < 0.3:
             self.connection.send_again()
+        self.paused = self.epoch
         self.open()
 
     def play(self) -> int:

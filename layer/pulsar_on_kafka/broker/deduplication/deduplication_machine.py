@@ -150,7 +150,9 @@ class PartitionSequences:
         return self._undecided.keys()
 
     def known_upto(self, end: int) -> int:
-        """Below which offset everything is known, when the log ends at `end`."""
+        """Below which offset everything is known, when the log ends at `end`. The request of a send that was given up
+        may have arrived since the log was last read."""
+        end = min(end, self.read_from) if self.gave_up else end
         return min([end, *(held.offset for held in self._undecided.values())])
 
     def judge(self, sequence: int, txn: TxnId | None = None) -> DeduplicationVerdict:

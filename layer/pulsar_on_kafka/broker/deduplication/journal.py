@@ -180,12 +180,15 @@ class SequenceJournal:
             snapshot = newest.get(partition)
             recovered[partition] = RecoveredSequence(-1, end) if snapshot is None else _before(snapshot, end)
         if left:
+            starts = self._admin.start_offsets(topic.kafka_topic, left, deadline)
+            before = {p: _before(newest[p], max(newest[p].upto, starts[p])) for p in left}
+            # Before the marker: later snapshots of a former holder count records that the marker makes void. From here
+            # on no process reads them.
+            self.save(topic, name, epoch, before, deadline, final=False)
             markers = self._take_over(topic, name, epoch, left, deadline)
             fences = self._fences.fences_of(topic, left, deadline, name=name)
-            starts = self._admin.start_offsets(topic.kafka_topic, left, deadline)
             for p in left:
-                before = _before(newest[p], max(newest[p].upto, starts[p]))
-                recovered[p] = self._scan(topic, name, epoch, p, before, markers[p] + 1, fences[p], deadline)
+                recovered[p] = self._scan(topic, name, epoch, p, before[p], markers[p] + 1, fences[p], deadline)
         self.save(topic, name, epoch, recovered, deadline, final=False)
         former = [ProducerSequenceKey(place, p, name, e) for e, p in known if e != epoch and p in recovered]
         self._write(place, [(encode_key(key), None) for key in former], deadline)

@@ -13,7 +13,7 @@ from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.broker.cursor.saved_cursor import RecoveredCursor, SavedCursor
 from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.node.cross_cluster.copies_in_flight import CopiesUnderWay, raise_ours
-from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessages, Target
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -202,11 +202,21 @@ class Lane:
     def done_upto(self) -> CopiedMessages:
         """The present copies, in the form of a snapshot. Only for the replicator's thread."""
         upto = self.copies.next_offset  # first: what is not done by then lies there or behind
-        highest = self._next_undone() - 1
-        present = self.copied.present
-        if present and present.max() > highest:  # a former owner's, and not passed yet
-            upto = self.copied.upto
-        return CopiedMessages(highest, upto)
+        return self.copied.passed(self._next_undone() - 1, upto)
+
+    def save_snapshot(self, target: Target, deadline: Deadline) -> None:
+        """Put what is copied on record, if that is more than before. Only for the replicator's thread."""
+        now = self.done_upto()
+        if now.highest + 1 > self.saved_upto:
+            target.save(self.partition, self.cursor.epoch, now, deadline, final=False)
+            self.saved_upto = now.highest + 1
+            self.copied.present.remove_range(0, self.saved_upto)
+
+    def save_last_snapshot(self, target: Target, deadline: Deadline) -> None:
+        """Put what is copied on record for the next owner, where this one sends no more. Only for the replicator's
+        thread."""
+        final = self.copies.records == 0 and self.copies.failure is None
+        target.save(self.partition, self.cursor.epoch, self.done_upto(), deadline, final=final)
 
     def _next_undone(self) -> int:
         first = self.copies.first(self.read_position if self._stopped_at is None else self._stopped_at)

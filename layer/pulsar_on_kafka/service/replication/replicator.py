@@ -328,9 +328,8 @@ class ReplicatorSession:
             producer.wait_for_reports(_REPORT_S)
         self._leave(leaving)
         try:
-            for partition, lane in ready.items():
-                final = lane.copies.records == 0 and lane.copies.failure is None
-                self._target.save(partition, lane.cursor.epoch, lane.done_upto(), Deadline.after(_STORE_S), final=final)
+            for lane in ready.values():
+                lane.save_last_snapshot(self._target, Deadline.after(_STORE_S))
             self._commit(ready, Deadline.after(_STORE_S))
         except errors.LayerError as failure:
             _log.info("replicator=%s could not save while handing over: %s", self._name, failure)
@@ -382,16 +381,11 @@ class ReplicatorSession:
         for partition, lane in self._lanes.items():
             if lane.copying is None:
                 continue
-            now = lane.done_upto()
-            if now.highest + 1 <= lane.saved_upto:
-                continue
             try:
-                self._target.save(partition, lane.cursor.epoch, now, Deadline.after(_STORE_S), final=False)
+                lane.save_snapshot(self._target, Deadline.after(_STORE_S))
             except errors.LayerError as failure:
                 _log.info("replicator=%s[%d] could not note how far it is: %s", self._name, partition, failure)
                 return
-            lane.saved_upto = now.highest + 1
-            lane.copied.present.remove_range(0, lane.saved_upto)
 
     def _on_committed(self, failure: errors.LayerError | None) -> None:
         self._saves.answered(accepted=failure is None)

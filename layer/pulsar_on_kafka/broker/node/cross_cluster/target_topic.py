@@ -42,6 +42,13 @@ class CopiedMessages:
     upto: int
     present: BitMap64 = field(default_factory=BitMap64)
 
+    def passed(self, highest: int, own_upto: int) -> CopiedMessages:
+        """The copies once everything up to `highest` is copied or was present, where this owner's later copies lie at
+        `own_upto` or behind. While a former owner's lie beyond `highest`, these are at `upto` or behind."""
+        if self.present and self.present.max() > highest:
+            return CopiedMessages(highest, self.upto, self.present)
+        return CopiedMessages(highest, own_upto)
+
 
 class Target:
     """The target topic, for one thread at a time. Memory: `CopiedMessages.present`, for the copies since the last
@@ -73,12 +80,13 @@ class Target:
         known = {at[0]: each for at, each in journal.known(topic, self._name, deadline).items() if at[1] == partition}
         before = known[max(known)] if known else None
         if before is None:
-            ends = journal.ends(topic, [partition], deadline)
-            copied = CopiedMessages(-1, ends[partition])
-        elif before.final:
-            copied = CopiedMessages(before.highest, before.upto)
+            copied = CopiedMessages(-1, journal.ends(topic, [partition], deadline)[partition])
         else:
             copied = CopiedMessages(before.highest, before.upto)
+        # Before the marker: later snapshots of a former owner count copies that the marker makes void. From here on
+        # no process reads them.
+        self.save(partition, epoch, copied, deadline, final=False)
+        if before is not None and not before.final:
             end = self.node.producers.take_overs.begin(
                 topic,
                 self._origin,
@@ -88,7 +96,6 @@ class Target:
                 deadline,
             )[partition]
             self._read(partition, copied, end, deadline)
-        self.save(partition, epoch, copied, deadline, final=False)
         journal.supersede(topic, self._name, partition, epoch, deadline)
         _log.info(
             "topic=%s-%d origin=%s epoch=%d has everything up to %d and %d more",
@@ -104,8 +111,12 @@ class Target:
             raise errors.TopicIsTerminated(f"topic {name} was terminated in the other cluster")
 
     def save(self, partition: int, epoch: int, copied: CopiedMessages, deadline: Deadline, *, final: bool) -> None:
-        """Put a snapshot on record. `final`: nothing of this owner is under way, nor will be."""
-        snapshot = RecoveredSequence(copied.highest, copied.upto)
+        """Put a snapshot on record. `final`: nothing of this owner is under way, nor will be.
+
+        A snapshot does not name the copies in `present`. While there are some, it is not final, whatever `final` says:
+        the next owner has to read them.
+        """
+        snapshot, final = RecoveredSequence(copied.highest, copied.upto), final and not copied.present
         self.node.sequences.save(self.topic, self._name, epoch, {partition: snapshot}, deadline, final=final)
 
     def _append_marker(self, partition: int, epoch: int, deadline: Deadline) -> int:

@@ -136,11 +136,5 @@ class PartitionCopy:
 
     def _save(self, *, final: bool) -> None:
         self._save_due = Deadline.after(_SAVE_EVERY_S)
-        present = self._copied.present
-        if present and present.max() <= self._highest:  # all of a former run's are passed
-            present.clear()
-        upto = self._copied.upto if present else self._under_way.next_offset
-        snapshot = CopiedMessages(self._highest, upto)
-        self._target.save(
-            self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final and not present
-        )
+        snapshot = self._copied.passed(self._highest, self._under_way.next_offset)
+        self._target.save(self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final)
