@@ -28,12 +28,13 @@ from pulsar_on_kafka.embedded.select import BOOTSTRAP_VARIABLE
 from pulsar_on_kafka.embedded.settings import VERSION_VARIABLE
 from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS
 from tests.__main__ import ANY, PURE, PURE_FOLDERS
+from tests.uv import ENVIRONMENTS, make_environment, uv
 
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13", "3.14")
 KAFKAS: Final = ("3.7.2", "3.9.2", "4.3.1", "4.4.0")
 SPARKS: Final = tuple(CONNECTORS)
 _ROOT: Final = Path(__file__).parents[1]
-_FILES: Final = _ROOT / ".matrix"
+_FILES: Final = ENVIRONMENTS
 _FIRST_STEPS: Final = "tests/integration/examples/test_first_steps.py"
 _QUICK_START: Final = "tests/integration/documents/test_pages.py::test_a_page_does_what_it_says[README.md]"
 _FOR_THE_PAGE: Final = ("pytest", "pytest-timeout", "hypothesis", "markdown-it-py")
@@ -135,30 +136,12 @@ def _quick_start(version: str, environment: Mapping[str, str], *, required: bool
     found = _interpreter(version) or _brought(version)
     if isinstance(found, str):
         return _absent(subject, found, required=required)
-    place = _FILES / f"quick-start-{version}"
     try:
-        _uv("venv", "--quiet", "--clear", "--python", found, place)
-        locked = ["--constraint", str(_ROOT / "requirements" / "dev.lock")]
-        _uv("pip", "install", "--quiet", "--python", place, *locked, "-e", f"{_ROOT}[embedded]", *_FOR_THE_PAGE)
+        place = _FILES / f"quick-start-{version}"
+        python = make_environment(place, found, "-e", f"{_ROOT}[embedded]", *_FOR_THE_PAGE)
     except subprocess.CalledProcessError as failure:
         return _not_installed(subject, failure)
-    python = place / "bin" / "python"
     return _pytest(python, subject, "quick start", [*_ON_A_BROKER, _QUICK_START], environment)
-
-
-def _uv(*arguments: str | Path, environment: Mapping[str, str] | None = None) -> str:
-    """What it prints.
-
-    Raises CalledProcessError: it failed, or is not installed.
-    """
-    return subprocess.run(
-        [sys.executable, "-m", "uv", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        env={**os.environ, **(environment or {})},
-    ).stdout
 
 
 def _on_spark(version: str) -> Result:
@@ -186,8 +169,8 @@ def _brought(version: str) -> Path | str:
     """A Python that uv downloads, below `.matrix/`; else the reason why there is none."""
     settings = {"UV_PYTHON_INSTALL_DIR": str(_FILES / "pythons"), "UV_HTTP_RETRIES": "1"}
     try:
-        _uv("python", "install", "--no-bin", version, environment=settings)
-        return Path(_uv("python", "find", "--managed-python", "--no-project", version, environment=settings).strip())
+        uv("python", "install", "--no-bin", version, environment=settings)
+        return Path(uv("python", "find", "--managed-python", "--no-project", version, environment=settings).strip())
     except subprocess.CalledProcessError as failure:
         return f"uv cannot bring it: {_last_line(failure)}"
 

@@ -1,0 +1,71 @@
+"""A program of the public calls alone, which two versions of the package run: see `test_rolling_upgrade.py`.
+
+    python upgrade_worker.py URL TOPIC produce NAME
+    python upgrade_worker.py URL TOPIC consume NAME SUBSCRIPTION TYPE
+
+It prints `ready`, then a line for each stored or received message, and ends at SIGTERM. A Shared consumer refuses each
+eleventh message at its first delivery.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+
+import pulsar_on_kafka as pulsar
+
+_KEYS = 10
+_PAUSE_S = 0.02
+_REFUSED = 11
+
+
+def _produce(client: pulsar.Client, topic: str, name: str, stop: threading.Event) -> None:
+    producer = client.create_producer(topic, producer_name=name, batching_enabled=False)
+    print("ready", flush=True)
+    number = 0
+    while not stop.wait(_PAUSE_S):
+        key = f"{name}-{number % _KEYS}"
+        producer.send(f"{key}:{number}".encode(), partition_key=key)
+        print("sent", f"{key}:{number}", flush=True)
+        number += 1
+    producer.close()
+
+
+def _consume(client: pulsar.Client, topic: str, subscription: str, kind: str, stop: threading.Event) -> None:
+    consumer = client.subscribe(
+        topic,
+        subscription,
+        consumer_type=getattr(pulsar.ConsumerType, kind),
+        initial_position=pulsar.InitialPosition.Earliest,
+        negative_ack_redelivery_delay_ms=500,
+    )
+    print("ready", flush=True)
+    while not stop.is_set():
+        try:
+            message = consumer.receive(500)
+        except pulsar.Timeout:
+            continue
+        text = message.data().decode()
+        print("got", text, time.monotonic_ns(), message.redelivery_count(), flush=True)
+        if kind == "Shared" and not message.redelivery_count() and int(text.partition(":")[2]) % _REFUSED == 0:
+            consumer.negative_acknowledge(message)
+        else:
+            consumer.acknowledge(message)
+    consumer.close()
+
+
+def main(url: str, topic: str, work: str, name: str, subscription: str = "", kind: str = "") -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    client = pulsar.Client(url)
+    if work == "produce":
+        _produce(client, topic, name, stop)
+    else:
+        _consume(client, topic, subscription, kind, stop)
+    client.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
