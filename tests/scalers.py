@@ -126,7 +126,7 @@ def a_scaler(admin: AdminClient | None = None, tls: ScalerTls | None = None) -> 
     server = ScalerServer("127.0.0.1", 0, gatherer, tls or ScalerTls())
     try:
         if admin is not None:
-            gatherer.connect(SharedGatherer(admin.node))
+            gatherer.connect(SharedGatherer(admin.node), admin)
         yield f"127.0.0.1:{server.port}"
     finally:
         server.close(Deadline.after(10))

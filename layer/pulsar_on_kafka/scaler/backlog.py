@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.base.errors import NoLeaderNow, NoSuchNamespace, NoSuchSubscription, NoSuchTopic
 from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.scaler.trigger import Trigger
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _MAX_NAMES: Final = 5
+_DELAYING: Final = frozenset(each.value for each in SubscriptionType if each.is_shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,18 @@ class MeasuredBacklog:
         return self.entries > trigger.activation
 
 
+def measured(found: Iterable[SubscriptionOverview], due: Mapping[str, int]) -> MeasuredBacklog:
+    """The backlog of these subscriptions; by topic in `due` where it was counted without delayed messages."""
+    rows = list(found)
+    entries = sum(due.get(each.topic, each.backlog) for each in rows)
+    return MeasuredBacklog(entries, sum(len(each.partitions) for each in rows))
+
+
+def may_wait(row: SubscriptionOverview) -> bool:
+    """Whether delayed messages may wait there. Exclusive and Failover deliver them at once, as in Pulsar."""
+    return bool(row.backlog) and row.type in _DELAYING
+
+
 class Backlogs:
     """The backlogs of an overview, by topic and by subscription. Memory: an entry for each subscription."""
 
@@ -42,8 +56,8 @@ class Backlogs:
         for each in overview.subscriptions:
             self._by_name[each.subscription][each.topic] = each
 
-    def measured(self, trigger: Trigger) -> MeasuredBacklog:
-        """The backlog of a trigger.
+    def selected(self, trigger: Trigger) -> Sequence[SubscriptionOverview]:
+        """The subscriptions of a trigger, at least one.
 
         Raises:
             NoLeaderNow: a number is missing or older than the overview, so the sum could be too small.
@@ -55,7 +69,7 @@ class Backlogs:
         unknown = sum(each.missing_partitions + sum(not one.is_current for one in each.partitions) for each in found)
         if unknown:
             raise NoLeaderNow(f"the backlog of {counted(unknown, 'partition')} of {trigger.place} is not known now")
-        return MeasuredBacklog(sum(each.backlog for each in found), sum(len(each.partitions) for each in found))
+        return found
 
     def _selected(self, trigger: Trigger) -> Sequence[SubscriptionOverview]:
         of_name = self._by_name.get(trigger.subscription, {})

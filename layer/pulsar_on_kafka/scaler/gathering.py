@@ -8,12 +8,14 @@ import time
 from concurrent.futures import Future
 from typing import Final
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.base.role_state import RoleState
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.scaler.backlog import Backlogs
+from pulsar_on_kafka.scaler.due_backlog import DueBacklogs
 
 INTERVAL_S: Final = 5.0
 """The default limit of the age of a reported backlog."""
@@ -24,7 +26,7 @@ _RETRY: Final = Retry(1.0, 5.0)
 class BacklogGatherer:
     """The gatherer. Thread-safe. Without requests it makes no passes.
 
-    Memory: see `Gatherer` and `Backlogs`, from the first request on.
+    Memory: see `Gatherer` and `Backlogs`, from the first request on; and `DueBacklogs`.
     """
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
@@ -32,6 +34,7 @@ class BacklogGatherer:
         self.interval_s = interval_s
         self._lock = threading.Lock()
         self._gatherer: SharedGatherer | None = None
+        self._due: DueBacklogs | None = None
         self._failure = "not connected yet"
         self._seen: tuple[Backlogs, float] | None = None
         """The last backlogs, and the end of their validity."""
@@ -45,8 +48,9 @@ class BacklogGatherer:
         """Why the cluster was not reached when that was last tried."""
         self._failure = failure
 
-    def connect(self, gatherer: SharedGatherer) -> None:
-        """Uses this gatherer from now on, until `close`."""
+    def connect(self, gatherer: SharedGatherer, admin: AdminClient) -> None:
+        """Uses these from now on, until `close`; the caller closes them later."""
+        self._due = DueBacklogs(admin, self.interval_s)
         self._gatherer = gatherer
         self._failure = ""
         self._worker.start()
@@ -76,6 +80,12 @@ class BacklogGatherer:
         self._worker.wake()
         return requested
 
+    def request_due(self, topic: str, subscription: str) -> Future[int]:
+        """See `DueBacklogs.request`; after a first result of `request`."""
+        if self._due is None:
+            raise ConnectFailed(self._failure)
+        return self._due.request(topic, subscription)
+
     def fresh_for_s(self) -> float:
         """The time until a request causes a new pass, in seconds."""
         with self._lock:
@@ -88,6 +98,8 @@ class BacklogGatherer:
     def close(self, deadline: Deadline) -> None:
         """Ends requests to the cluster; a second call does nothing."""
         self._worker.close(deadline)
+        if self._due is not None:
+            self._due.close(deadline)
         if self._gatherer is not None:
             self._gatherer.let_go(self, deadline)
 

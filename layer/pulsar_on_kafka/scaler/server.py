@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 
@@ -24,12 +24,12 @@ from pulsar_on_kafka.base.errors import (
 from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.base.role_state import RoleState
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.scaler.backlog import MeasuredBacklog
+from pulsar_on_kafka.scaler.backlog import MeasuredBacklog, may_wait, measured
 from pulsar_on_kafka.scaler.gathering import BacklogGatherer
 from pulsar_on_kafka.scaler.trigger import Trigger, parse_trigger
 from pulsar_on_kafka.scaler.wire import SERVICE, message_class
 
-_log: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 METRIC: Final = "pok-backlog"
 """The metric's name; KEDA puts the trigger's number before it."""
@@ -121,8 +121,7 @@ class ScalerService:
             yield _IS_ACTIVE(result=active)
             while True:
                 await asyncio.sleep(max(_MIN_PAUSE_S, self._gatherer.fresh_for_s()))
-                measured = await self._measured(trigger, context, waits=True)
-                if measured.is_active(trigger) != active:
+                if (await self._measured(trigger, context, waits=True)).is_active(trigger) != active:
                     active = not active
                     yield _IS_ACTIVE(result=active)
         finally:
@@ -137,26 +136,36 @@ class ScalerService:
     async def _measured(self, trigger: Trigger, context: Any, *, waits: bool = False) -> MeasuredBacklog:
         """The backlog; with `waits`, as soon as the cluster replies."""
         while True:
+            deadline = Deadline.after(ANSWER_S)
             try:
-                passing = asyncio.wrap_future(self._gatherer.request())
-                try:
-                    backlogs = await asyncio.wait_for(asyncio.shield(passing), ANSWER_S)
-                except asyncio.TimeoutError as late:
-                    passing.add_done_callback(_retrieved)
-                    failure = self._gatherer.failure
-                    last = f"; the last failure: {failure}" if failure else ""
-                    raise DeadlineExceeded(f"Kafka did not reply within {ANSWER_S:g} s{last}") from late
-                return backlogs.measured(trigger)
+                found = (await self._answer(self._gatherer.request(), deadline)).selected(trigger)
+                due = {}
+                if not trigger.include_delayed:
+                    waiting = [each for each in found if may_wait(each)]
+                    requests = [self._gatherer.request_due(each.topic, each.subscription) for each in waiting]
+                    for each, request in zip(waiting, requests, strict=True):
+                        due[each.topic] = await self._answer(request, deadline)
+                return measured(found, due)
             except LayerError as failure:
                 if not waits or _status(failure) is not grpc.StatusCode.UNAVAILABLE:
                     await _abort(context, failure)
             await asyncio.sleep(1.0)
 
+    async def _answer(self, request: Future[_T], deadline: Deadline) -> _T:
+        """The result of a request that others may share. Raises LayerError."""
+        answer = asyncio.wrap_future(request)
+        try:
+            return await asyncio.wait_for(asyncio.shield(answer), deadline.remaining_s())
+        except asyncio.TimeoutError as late:
+            answer.add_done_callback(_retrieved)
+            last = f"; the last failure: {self._gatherer.failure}" if self._gatherer.failure else ""
+            raise DeadlineExceeded(f"Kafka did not reply within {ANSWER_S:g} s{last}") from late
 
-def _retrieved(passing: asyncio.Future[Any]) -> None:
+
+def _retrieved(answer: asyncio.Future[Any]) -> None:
     """Marks a failure as seen: its caller has got another one."""
-    if not passing.cancelled():
-        passing.exception()
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _status(failure: LayerError) -> grpc.StatusCode:

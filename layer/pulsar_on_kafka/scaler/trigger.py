@@ -16,7 +16,7 @@ MAX_BACKLOG: Final = 10**12
 """The largest target and threshold, in entries."""
 
 _TOPICS: Final = ("topic", "namespace", "topicsPattern")
-_OWN: Final = (*_TOPICS, "subscription", "backlogPerReplica", "activationBacklog", "maxByPartitions")
+_OWN: Final = (*_TOPICS, "subscription", "backlogPerReplica", "activationBacklog", "maxByPartitions", "includeDelayed")
 _KEDAS: Final = frozenset({"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"})
 """Metadata for KEDA itself, which sends all of it."""
 _FROM_ENVIRONMENT: Final = "FromEnv"
@@ -36,6 +36,7 @@ class Trigger:
         per_replica: the entries of backlog that one replica handles.
         activation: the scaler is active above this backlog, in entries.
         max_by_partitions: the reported backlog requests at most one replica for each partition.
+        include_delayed: delayed messages that are not yet due count, too.
     """
 
     subscription: str
@@ -46,6 +47,7 @@ class Trigger:
     per_replica: int = _DEFAULT_PER_REPLICA
     activation: int = 0
     max_by_partitions: bool = False
+    include_delayed: bool = True
 
     @property
     def place(self) -> str:
@@ -82,7 +84,8 @@ def parse_trigger(metadata: Mapping[str, str]) -> Trigger:
         given.get("topicsPattern", ""),
         _number(given, "backlogPerReplica", 1, _DEFAULT_PER_REPLICA),
         _number(given, "activationBacklog", 0, 0),
-        _is_true(given, "maxByPartitions"),
+        _is_true(given, "maxByPartitions", "false"),
+        _is_true(given, "includeDelayed", "true"),
     )
 
 
@@ -138,8 +141,8 @@ def _number(given: Mapping[str, str], key: str, least: int, default: int) -> int
     return int(text)
 
 
-def _is_true(given: Mapping[str, str], key: str) -> bool:
-    text = given.get(key, "false")
+def _is_true(given: Mapping[str, str], key: str, default: str) -> bool:
+    text = given.get(key, default)
     if text.lower() not in ("true", "false"):
         raise _refused(key, text, "true or false")
     return text.lower() == "true"

@@ -7,6 +7,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from tests.certificates import Authority
 from tests.programs import run_program
 from tests.scalers import Keda, a_scaler, keda_at
 from tests.services import NO_ROLE, a_service
-from tests.steps import EARLIEST, SHARED, Unique, receive, send
+from tests.steps import EARLIEST, FAILOVER, SHARED, Unique, receive, send
 from tests.waiting import patience, until
 
 _SERVE: Final = (
@@ -123,6 +124,36 @@ def test_several_topics_are_one_backlog_and_what_is_not_there_is_named(
             keda.backlog("s0-lag", **pattern)
         with refused(grpc.StatusCode.INVALID_ARGUMENT, "unknown metadata 'topik'; did you mean topic?"):
             keda.target(topik="orders")
+
+
+@pytest.mark.kafka
+def test_delayed_messages_count_when_they_are_due_if_the_trigger_says_so(
+    admin: AdminClient, client: pulsar.Client, unique: Unique
+) -> None:
+    topic = unique("orders")
+    admin.create_partitioned_topic(topic, 2)
+    for name, kind in (("billing", SHARED), ("audit", FAILOVER)):
+        client.subscribe(topic, name, kind).close()
+    send(client, topic, 4)
+    producer = client.create_producer(topic)
+    ids = [producer.send(b"later", deliver_after=timedelta(hours=1)) for _ in range(6)]
+    with a_scaler(admin) as address, keda_at(address) as keda:
+        trigger = {"topic": topic, "subscription": "billing"}
+        due = {**trigger, "includeDelayed": "false"}
+        until(lambda: knows(keda, trigger, 10), "all messages")
+        until(lambda: knows(keda, due, 4), lambda: f"those that are due, not {keda.backlog(**due)}")
+        assert not keda.is_active(**due, activationBacklog="4")
+        assert keda.is_active(**trigger, activationBacklog="4")
+        assert keda.backlog(topic=topic, subscription="audit", includeDelayed="false") == 10, "Failover does not wait"
+        assert admin.cancel_messages(topic, subscription="billing", message_ids=ids[:2]) == {"billing": 2}
+        until(lambda: knows(keda, trigger, 8), "without the cancelled ones")
+        until(lambda: knows(keda, due, 4), lambda: f"the same, not {keda.backlog(**due)}")
+        producer.send(b"soon", deliver_after=timedelta(seconds=2))
+        until(lambda: knows(keda, trigger, 9), "the new one, which is delayed")
+        until(lambda: knows(keda, due, 5), lambda: f"the one that has become due, not {keda.backlog(**due)}")
+        admin.reset_cursor(topic, "billing", message_id=pulsar.MessageId.earliest)
+        until(lambda: knows(keda, trigger, 11), "the cancelled ones again")
+        until(lambda: knows(keda, due, 5), lambda: f"after a seek, not {keda.backlog(**due)}")
 
 
 @pytest.mark.kafka

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import InvalidOption, NoLeaderNow
-from pulsar_on_kafka.scaler.backlog import Backlogs, MeasuredBacklog
+from pulsar_on_kafka.scaler.backlog import Backlogs, MeasuredBacklog, may_wait, measured
 from pulsar_on_kafka.scaler.trigger import Trigger, parse_trigger
 from tests.overviews import PARTITION, TOPIC, overview, stuck, subscription
 
@@ -47,6 +47,7 @@ def test_kedas_own_metadata_and_values_of_the_environment_are_taken() -> None:
         ({"backlogPerReplica": "1e3"}, "metadata backlogPerReplica is '1e3', expected a whole number from 1 to"),
         ({"backlogPerReplica": "9" * 400}, "metadata backlogPerReplica is '9{90,99}, expected a whole number"),
         ({"activationBacklog": "-1"}, "metadata activationBacklog is '-1', expected a whole number from 0 to"),
+        ({"includeDelayed": ""}, "metadata includeDelayed is '', expected true or false"),
         ({"maxByPartitions": "yes"}, "metadata maxByPartitions is 'yes', expected true or false"),
         ({"backlogPerReplika": "1"}, "unknown metadata 'backlogPerReplika'; did you mean backlogPerReplica?"),
         ({"lagThreshold": "1"}, "unknown metadata 'lagThreshold'; there are: topic, namespace, topicsPattern, subsc"),
@@ -81,5 +82,12 @@ def test_partitions_limit_what_is_reported_but_not_whether_it_is_active() -> Non
 def test_no_number_is_reported_that_could_be_too_small(row: Any, more: dict[str, Any]) -> None:
     trigger = parse_trigger({"topic": "orders", "subscription": "billing"})
     with pytest.raises(NoLeaderNow, match="known"):
-        Backlogs(overview(row, **more)).measured(trigger)
-    assert Backlogs(overview(stuck(backlog=7))).measured(trigger) == MeasuredBacklog(7, 1)
+        Backlogs(overview(row, **more)).selected(trigger)
+    assert measured(Backlogs(overview(stuck(backlog=7))).selected(trigger), {}) == MeasuredBacklog(7, 1)
+
+
+def test_delayed_messages_wait_on_shared_subscriptions_alone() -> None:
+    assert may_wait(stuck(type="Key_Shared"))
+    assert not may_wait(stuck(type="Failover"))
+    assert not may_wait(subscription())
+    assert measured([stuck(backlog=7), stuck(topic=f"{TOPIC}-2", backlog=5)], {TOPIC: 3}) == MeasuredBacklog(8, 2)

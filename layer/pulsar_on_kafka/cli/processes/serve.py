@@ -55,7 +55,7 @@ _LEAVING_S: Final = 3.0
 """The least that the roles have to leave their groups, however long the gateway took."""
 _CLOSING_S: Final = 3.0
 """The time-out for closing the connection; without it an unreachable broker would block much longer."""
-_CONSOLE_QUESTION_S: Final = 8.0
+_QUESTION_S: Final = 8.0
 
 
 class ServeExtra(str, Enum):
@@ -147,9 +147,9 @@ def serve(
                 admin = _connected(settings, waiting, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
-                    if backlogs is not None:
-                        backlogs.connect(gatherer)
-                    requesting = None if site is None else _console_admin(settings)
+                    requesting = None if site is None and backlogs is None else _requesting_admin(settings)
+                    if backlogs is not None and requesting is not None:
+                        backlogs.connect(gatherer, requesting)
                     if site is not None and requesting is not None:
                         site.connect(requesting, gatherer)
                     admin.node.transactions.limits = limits
@@ -201,11 +201,9 @@ def _scaler(extras: Sequence[ServeExtra], options: ScalerOptions, http: HttpOpti
         yield server
 
 
-def _console_admin(settings: Settings) -> AdminClient:
-    """The console's administrator, of the same connection: a page does not wait as long as a command."""
-    return admin_at(
-        settings.url, settings.kafka_config, settings.instance, operation_timeout_seconds=_CONSOLE_QUESTION_S
-    )
+def _requesting_admin(settings: Settings) -> AdminClient:
+    """The administrator of the console and the scaler, of the same connection: they wait less long than a command."""
+    return admin_at(settings.url, settings.kafka_config, settings.instance, operation_timeout_seconds=_QUESTION_S)
 
 
 def _close(*admins: AdminClient) -> None:
