@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_on_kafka.broker.metadata import permissions
 from pulsar_on_kafka.broker.metadata.permissions import NO_PERMISSIONS
-from pulsar_on_kafka.gateway.login.authorization import NamespaceRights, Operation, Requirement
+from pulsar_on_kafka.broker.node.role_rights import NamespaceRights, Operation, Requirement
 from pulsar_on_kafka.gateway.rest.rights import right_of
 from pulsar_on_kafka.gateway.rest.server import OF_ADMINISTRATORS, OF_CLIENTS
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

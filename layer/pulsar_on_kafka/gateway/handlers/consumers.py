@@ -10,6 +10,7 @@ from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.role_rights import Requirement, on_topic
 from pulsar_on_kafka.gateway.handlers.client_moves import Handle, Resource
 from pulsar_on_kafka.gateway.handlers.consumer_opening import open_consumer
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
@@ -24,7 +25,6 @@ from pulsar_on_kafka.gateway.handlers.wire_consumer import (
     WireConsumer,
     parts_of,
 )
-from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, operation_deadline

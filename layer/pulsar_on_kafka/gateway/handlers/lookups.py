@@ -11,10 +11,10 @@ import google_crc32c
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.role_rights import Operation, Requirement, on_topic
 from pulsar_on_kafka.gateway.handlers.client_moves import address_field
 from pulsar_on_kafka.gateway.handlers.topic_owners import TopicOwners
 from pulsar_on_kafka.gateway.handlers.transactions import COORDINATORS
-from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement, on_topic
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.node.role_rights import Requirement, on_topic
 from pulsar_on_kafka.gateway.handlers.client_moves import Handle, Resource
 from pulsar_on_kafka.gateway.handlers.exclusive_queue import WaitingProducer
 from pulsar_on_kafka.gateway.handlers.handles import Handles, Opening
@@ -24,7 +25,6 @@ from pulsar_on_kafka.gateway.handlers.wire_producer import (
     access_mode,
     open_producer,
 )
-from pulsar_on_kafka.gateway.login.authorization import Requirement, on_topic
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.flow_control import MAX_SENDS_IN_FLIGHT
 from pulsar_on_kafka.gateway.protocol.replies import ANY_REQUEST

@@ -14,11 +14,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.role_rights import Operation, Requirement
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.gateway.handlers.handles import Handles
 from pulsar_on_kafka.gateway.handlers.lookups import PERSISTENT, names_of, records_if_any, topics_hash
 from pulsar_on_kafka.gateway.handlers.topic_patterns import TopicPattern
-from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError

@@ -30,10 +30,10 @@ from pulsar_on_kafka.base.errors import (
 )
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.role_rights import Requirement
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, LoggedTransaction
 from pulsar_on_kafka.gateway.login.access import GatewayAccess
-from pulsar_on_kafka.gateway.login.authorization import Requirement
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.fair_pool import FairPool

@@ -8,14 +8,8 @@ from functools import partial
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.login.authorization import (
-    Authorization,
-    NamespaceRights,
-    Operation,
-    Requirement,
-    on_topic,
-    read_rights,
-)
+from pulsar_on_kafka.broker.node.role_rights import NamespaceRights, Operation, Requirement, on_topic, read_rights
+from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.login.client_login import ClientLogin
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka_mapping.errors import MappingError

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from pulsar_on_kafka.gateway.login.authorization import Authorization, Operation, Requirement
+from pulsar_on_kafka.broker.node.role_rights import Operation, Requirement
+from pulsar_on_kafka.gateway.login.authorization import Authorization
 from pulsar_on_kafka.gateway.rest.request import RestError, RestRequest
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

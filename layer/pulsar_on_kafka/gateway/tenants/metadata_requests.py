@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.gateway.login.authorization import Operation
+from pulsar_on_kafka.broker.node.role_rights import Operation
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.request_queue import OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka.gateway.tenants.served_tenants import ServedTenants

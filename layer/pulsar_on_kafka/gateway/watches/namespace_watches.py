@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
+from pulsar_on_kafka.broker.node.role_rights import Operation, Requirement
 from pulsar_on_kafka.gateway.handlers.lookups import topics_hash
 from pulsar_on_kafka.gateway.handlers.topic_watchers import ClientWatchers
-from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from pulsar_on_kafka.broker.node.role_rights import Operation, Requirement, on_topic
 from pulsar_on_kafka.gateway.handlers.session import ClientSession
-from pulsar_on_kafka.gateway.login.authorization import Operation, Requirement, on_topic
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError
 from pulsar_on_kafka.gateway.streams.stream_controller import StreamConsumer
