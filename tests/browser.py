@@ -44,6 +44,13 @@ class Chromium:
     def open(self, url: str) -> None:
         self.driver.get(url)
 
+    def log_in(self, address: str, token: str) -> None:
+        """By the form at this address."""
+        self.open(address)
+        self._as_soon_as_there("#token", lambda element: element.send_keys(token))
+        self.click("main button")
+        until(lambda: self.driver.current_url != address, "the page behind the login")
+
     def all(self, selector: str) -> Sequence[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 

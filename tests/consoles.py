@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import unescape
 from typing import Final
@@ -15,6 +15,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.console.commands import ConsoleCommands
+from pulsar_on_kafka.console.operators import OperatorRights
 from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.steps import EARLIEST, SHARED
@@ -22,11 +23,12 @@ from tests.waiting import until
 
 EVERY_S: Final = 0.2
 SUBSCRIPTIONS: Final = "/subscriptions"
+_HIDDEN: Final = re.compile(r'type="hidden" name="([^"]*)" value="([^"]*)"')
 _TAG: Final = re.compile(r"<[^>]*>")
 
 
 class Console:
-    """One that runs, and what it answers to those who ask it."""
+    """One that runs, and its replies to requests with a token: the first operator's, if there is one."""
 
     def __init__(self, site: Site, server: ConsoleServer, token: str) -> None:
         self.site = site
@@ -50,6 +52,13 @@ class Console:
     def text(self, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """What a page says, with single spaces."""
         return text_of(self.get(path, **parameters))
+
+    def operate(self, **form: object) -> requests.Response:
+        """The reply to an operator's form, which the page of the plan has."""
+        plan = requests.get(self.at("/plan"), form, headers=self.bearer, timeout=120)  # type: ignore[arg-type]
+        assert plan.status_code == 200, plan.text
+        fields = [(unescape(name), unescape(value)) for name, value in _HIDDEN.findall(plan.text)]
+        return requests.post(self.at("/operate"), fields, headers=self.bearer, timeout=120)
 
     def says(self, wanted: str, path: str = SUBSCRIPTIONS, **parameters: object) -> str:
         """The page's HTML, as soon as its text has this."""
@@ -86,10 +95,17 @@ def text_of(html: str) -> str:
 
 
 @contextmanager
-def a_console(where: str, *, token: str = "", every_s: float = 5.0) -> Iterator[Console]:
+def a_console(
+    where: str,
+    *,
+    token: str = "",
+    every_s: float = 5.0,
+    operators: Mapping[str, str] | None = None,
+    rights: OperatorRights | None = None,
+) -> Iterator[Console]:
     site = Site(where, ConsoleCommands(("--url", where)), every_s=every_s)
-    server = ConsoleServer("127.0.0.1", 0, site, HttpGuard(token=token))
+    server = ConsoleServer("127.0.0.1", 0, site, HttpGuard(token=token), operators, rights)
     try:
-        yield Console(site, server, token)
+        yield Console(site, server, next(iter((operators or {}).values()), token))
     finally:
         server.close()

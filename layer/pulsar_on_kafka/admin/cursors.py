@@ -49,17 +49,24 @@ class CursorAdmin(AdminContext):
             InvalidMessage: the id is of no partition of this topic.
             Timeout: their processes did not answer in time; the cursors may be moved or not.
         """
-        if (timestamp_ms is None) == (message_id is None):
-            raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
         deadline = self._deadline()
-        found, partitions = self._addressed(topic, subscription, deadline)
-        targets: Mapping[int, CursorCommand]
-        if timestamp_ms is not None:
-            offsets = TopicPositions(self.node, found.topic).at_time(partitions, timestamp_ms, deadline)
-            targets = {partition: Seek(offset) for partition, offset in offsets.items()}
-        else:
-            targets = self._seeks(topic, found.topic, partitions, message_id, deadline, excluded=excluded)
+        found, targets = self._resets(topic, subscription, timestamp_ms, message_id, deadline, excluded=excluded)
         self._move(found, targets, deadline)
+
+    def plan_reset(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        timestamp_ms: int | None = None,
+        message_id: object | None = None,
+        excluded: bool = False,
+    ) -> dict[int, int]:
+        """The offsets that `reset_cursor` would set the partitions to, without a change; partitions that it would not
+        move are missing. Raises the same errors, except Timeout."""
+        deadline = self._deadline()
+        found, targets = self._resets(topic, subscription, timestamp_ms, message_id, deadline, excluded=excluded)
+        return {partition: seek.offset for partition, seek in sorted(targets.items()) if partition in found.served}
 
     def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
         """The reasons, by partition, why acknowledgements above mark-delete cannot be read. Such a partition is not
@@ -203,6 +210,24 @@ class CursorAdmin(AdminContext):
         if partition not in subscription.served:
             raise errors.NoSuchSubscription(f"topic {name} has no subscription {subscription.name}")
         return [partition]
+
+    def _resets(
+        self,
+        topic: str,
+        subscription: str,
+        timestamp_ms: int | None,
+        message_id: object | None,
+        deadline: Deadline,
+        *,
+        excluded: bool,
+    ) -> tuple[Subscription, Mapping[int, Seek]]:
+        if (timestamp_ms is None) == (message_id is None):
+            raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
+        found, partitions = self._addressed(topic, subscription, deadline)
+        if timestamp_ms is None:
+            return found, self._seeks(topic, found.topic, partitions, message_id, deadline, excluded=excluded)
+        offsets = TopicPositions(self.node, found.topic).at_time(partitions, timestamp_ms, deadline)
+        return found, {partition: Seek(offset) for partition, offset in offsets.items()}
 
     def _seeks(
         self,

@@ -87,11 +87,17 @@ class DeadLetterAdmin(MessageAdmin):
             return sum(1 for _ in islice(letters, most))
 
     def plan_redrive(
-        self, topic: str, wanted: LetterFilter | None = None, *, to: str | None = None, count: int | None = None
+        self,
+        topic: str,
+        wanted: LetterFilter | None = None,
+        *,
+        to: str | None = None,
+        count: int | None = None,
+        check: Callable[[str], None] = lambda target: None,
     ) -> Redriven:
         """The result of `redrive_dead_letters`, without a change. Raises the same errors."""
         planned = Redriven()
-        targets = Targets(self._topic_around, topic, to, self._timeout_s)
+        targets = Targets(self._topic_around, topic, to, self._timeout_s, check)
         with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
             for message in letters:
                 if planned.letters == count:
@@ -110,6 +116,7 @@ class DeadLetterAdmin(MessageAdmin):
         *,
         to: str | None = None,
         count: int | None = None,
+        check: Callable[[str], None] = lambda target: None,
         told: Callable[[int], None] = lambda letters: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Redriven:
@@ -118,7 +125,8 @@ class DeadLetterAdmin(MessageAdmin):
         back once, even after a failure, and with several calls or processes at a time.
 
         A letter goes with its payload, key, ordering key, event time, schema and encryption, and with the properties
-        that its message had. `told` receives the number of letters that a transaction put back; `stop` is called
+        that its message had. `check` is called with each topic before letters go to it, and raises where they must not.
+        `told` receives the number of letters that a transaction put back; `stop` is called
         between two.
 
         Raises:
@@ -128,7 +136,7 @@ class DeadLetterAdmin(MessageAdmin):
             Timeout: another consumer holds letters, and nothing has changed for two minutes.
         """
         done = Redriven()
-        targets = Targets(self._topic_around, topic, to, self._timeout_s)
+        targets = Targets(self._topic_around, topic, to, self._timeout_s, check)
         with self._session(transactions=True) as session:
             producers = LetterProducers(session, REDRIVE)
             try:

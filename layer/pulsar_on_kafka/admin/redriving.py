@@ -51,9 +51,18 @@ Letter = tuple[Message, str]
 class Targets:
     """Letters go to the topics that they came from, the partition included, or all to one."""
 
-    def __init__(self, find: Callable[[str, Deadline], Topic], letters: str, to: str | None, timeout_s: float) -> None:
-        """`find` raises NoSuchTopic. Raises what `of` does, of `to`."""
+    def __init__(
+        self,
+        find: Callable[[str, Deadline], Topic],
+        letters: str,
+        to: str | None,
+        timeout_s: float,
+        check: Callable[[str], None] = lambda target: None,
+    ) -> None:
+        """`find` raises NoSuchTopic. `check` is called with each target, once, and may raise. Raises what `of` does, of
+        `to`."""
         self._find = find
+        self._check = check
         self._letters = TopicName.parse(letters).base
         self._timeout_s = timeout_s
         self._known: dict[str, str] = {}
@@ -86,7 +95,9 @@ class Targets:
             found = self._find(topic, Deadline.after(self._timeout_s))
         except errors.NoSuchTopic as gone:
             raise errors.NoSuchTopic(f"letters go to {name.base}, and {gone}: name another topic") from gone
-        return str(name if name.partition < found.partitions and found.partitioned else name.base)
+        target = str(name if name.partition < found.partitions and found.partitioned else name.base)
+        self._check(target)
+        return target
 
 
 def taking_options(topic: str) -> ConsumerOptions:

@@ -48,7 +48,7 @@ class _Known:
     away: bool = False
 
 
-_AWAY: Final = (ConnectError, Timeout, BrokerPersistenceError, NotConnected)
+AWAY: Final = (ConnectError, Timeout, BrokerPersistenceError, NotConnected)
 """Errors of a cluster that does not answer; all others are its answer."""
 
 
@@ -136,7 +136,7 @@ class Answers:
             answer, failure = CachedResponse(request(), self._clock.now_ms()), ""
         except PulsarException as reason:
             answer, failure = self._old(key).answer, str(reason) or type(reason).__name__
-            away = isinstance(reason, _AWAY)
+            away = isinstance(reason, AWAY)
             if away:
                 self._turn.away(failure)
         now_s = self._clock.monotonic()

@@ -3,7 +3,7 @@ which are sent one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from pulsar_on_kafka.admin import (
     TransactionInfo,
     TransactionInPendingAck,
 )
-from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
+from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
@@ -167,7 +167,7 @@ class Site:
         return self.query(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
 
     def cursors(self, topic: str, name: str) -> CachedResponse[Sequence[PartitionCursor]]:
-        return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
+        return self._cursors.to(("cursors", topic, name), lambda: self.admin().subscription_cursors(topic, name))
 
     def read_positions(self, topic: str, name: str) -> CachedResponse[Mapping[int, int]]:
         return self.query(("read positions", topic, name), lambda admin: admin.read_positions(topic, name))
@@ -240,22 +240,20 @@ class Site:
 
         return self.query(("roles",), query)
 
-    # Deeds: each raises Unanswered and official exceptions --------------------------------------------------------
-
-    def redrive(self, topic: str, ids: Iterable[NativeMessageId]) -> Redriven:
-        """Put these letters back to where they came from; all that are left, without any."""
-        done = self._connected().redrive_dead_letters(topic, LetterFilter.of(tuple(ids)))
-        self._answers.forget()
-        return done
-
-    def query(self, key: tuple[object, ...], request: Callable[[AdminClient], T]) -> CachedResponse[T]:
-        """The reply to a question, which page modules ask, too; `key` identifies it."""
-        return self._answers.to(key, lambda: request(self._connected()))
-
-    def _connected(self) -> AdminClient:
+    def admin(self) -> AdminClient:
+        """The administrator of the cluster. Raises Unanswered: it was not reached yet."""
         if self._admin is None:
             raise Unanswered(self._seen.failure or "there is no cluster")
         return self._admin
+
+    def forget(self) -> None:
+        """Forgets the cached replies: an action has changed the cluster."""
+        self._answers.forget()
+        self._cursors.forget()
+
+    def query(self, key: tuple[object, ...], request: Callable[[AdminClient], T]) -> CachedResponse[T]:
+        """The reply to a question, which page modules ask, too; `key` identifies it."""
+        return self._answers.to(key, lambda: request(self.admin()))
 
 
 def _is_of(found: NativeMessageId, requested: NativeMessageId) -> bool:

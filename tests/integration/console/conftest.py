@@ -23,6 +23,15 @@ def console(admin: AdminClient, service_url: str) -> Iterator[Console]:
 
 
 @pytest.fixture
+def operated(admin: AdminClient, service_url: str) -> Iterator[Console]:
+    """The same with an operator, anna, and a token of readers."""
+    with a_console(service_url, every_s=EVERY_S, token="looks", operators={"anna": "operates"}) as made:
+        made.site.connect(admin, SharedGatherer(admin.node))
+        yield made
+        made.site.close(Deadline.after(30))
+
+
+@pytest.fixture
 def lonely() -> Iterator[Console]:
     """Of no cluster: it shows what a test gives it."""
     with a_console("kafka://kafka.shop:9092", every_s=EVERY_S) as made:

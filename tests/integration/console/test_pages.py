@@ -109,24 +109,28 @@ def test_a_leased_message_names_who_holds_it(
 
 @pytest.mark.long
 def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
-    client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique
+    client: pulsar.Client, admin: AdminClient, operated: Console, unique: Unique
 ) -> None:
     topic = unique("payments")
     letters = refused_payments(client, admin, topic)
-    assert f"{topic}-ledger-DLQ 3" in text_of(console.says(f"{topic}-ledger-DLQ", "/dead-letters"))
-    page = console.says("no such account", "/dead-letters", topic=letters)
+    assert f"{topic}-ledger-DLQ 3" in text_of(operated.says(f"{topic}-ledger-DLQ", "/dead-letters"))
+    page = operated.says("no such account", "/dead-letters", topic=letters)
     assert "payment 1" in page
     ids = re.findall(r'name="id" value="([^"]+)"', page)
-    (csrf,) = re.findall(r'name="csrf" value="([^"]+)"', page)
     assert len(ids) == 3
+    one = {"action": "redrive", "topic": letters, "id": ids[1]}
+    plan = operated.get("/plan", **one)
+    (csrf,) = re.findall(r'name="csrf" value="([^"]+)"', plan)
+    assert f"Puts 1 letter back, each once. 1 letter to {topic}" in text_of(plan)
     for form, headers in (
-        ({"topic": letters, "id": ids[1]}, {}),
-        ({"topic": letters, "id": ids[1], "csrf": "x"}, {}),
-        ({"topic": letters, "id": ids[1], "csrf": csrf}, {"Origin": "http://elsewhere.example"}),
+        (one, operated.bearer),
+        ({**one, "csrf": "x"}, operated.bearer),
+        ({**one, "csrf": csrf}, {**operated.bearer, "Origin": "http://elsewhere.example"}),
+        ({**one, "csrf": csrf}, {"Authorization": "Bearer looks"}),
     ):
-        refused = requests.post(console.at("/redrive"), form, headers=headers, timeout=60)
+        refused = requests.post(operated.at("/operate"), form, headers=headers, timeout=60)
         assert refused.status_code == 403
-    done = requests.post(console.at("/redrive"), {"topic": letters, "id": ids[1], "csrf": csrf}, timeout=120)
+    done = operated.operate(**one)
     assert done.status_code == 200
     assert f"Done: put back 1 letter to {topic}." in unescape(done.text)
     assert len(admin.dead_letters(letters)) == 2

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.console.access import ConsoleAccess, Visitor
 from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
-from tests.consoles import Console, a_console
+from tests.consoles import Console, a_console, text_of
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
 HTML = {"Accept": "text/html"}
@@ -32,6 +33,12 @@ def guarded() -> Iterator[Console]:
 @pytest.fixture
 def unguarded() -> Iterator[Console]:
     with a_console("kafka://kafka:9092") as made:
+        yield made
+
+
+@pytest.fixture
+def operated() -> Iterator[Console]:
+    with a_console("kafka://kafka:9092", token="s3cret", operators={"anna": "0perate", "ben": "t0ken"}) as made:
         yield made
 
 
@@ -93,13 +100,83 @@ def test_a_browser_logs_in_and_keeps_a_cookie_that_is_not_the_token(guarded: Con
             )
 
 
-def test_forms_of_others_are_not_obeyed(guarded: Console) -> None:
-    with requests.Session() as browser:
-        browser.post(guarded.at("/login"), {"token": "s3cret"}, timeout=60)
+SKIP = {"action": "skip", "topic": "orders", "name": "billing", "count": "1"}
+
+
+def logged_in(console: Console, token: str) -> requests.Session:
+    browser = requests.Session()
+    assert browser.post(console.at("/login"), {"token": token}, timeout=60).status_code == 200
+    return browser
+
+
+def audited(log: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in log.records if each.name == "pulsar_on_kafka.console.audit"]
+
+
+def test_forms_of_others_are_not_obeyed(operated: Console, caplog: pytest.LogCaptureFixture) -> None:
+    with logged_in(operated, "0perate") as anna:
         for form in ({}, {"csrf": "x"}, {"csrf": "ä"}):
-            assert browser.post(guarded.at("/redrive"), form, timeout=60).status_code == 403
-    assert requests.post(guarded.at("/redrive"), {"csrf": "x"}, timeout=60).status_code == 401
-    assert requests.post(guarded.at("/redrive"), "x" * 70_000, headers=guarded.bearer, timeout=60).status_code == 403
+            refused = anna.post(operated.at("/operate"), {**SKIP, **form}, timeout=60)
+            assert (refused.status_code, "not of this console" in refused.text) == (403, True)
+        assert anna.get(operated.at("/operate"), timeout=60).status_code == 405
+    assert requests.post(operated.at("/operate"), {"csrf": "x"}, timeout=60).status_code == 401
+    assert requests.post(operated.at("/operate"), "x" * 70_000, headers=operated.bearer, timeout=60).status_code == 403
+    assert "action=skip topic=orders subscription=billing result=refused: not a form" in audited(caplog)[0]
+    access = ConsoleAccess("", {"anna": "a", "ben": "b"})
+    proofs = {access.csrf(Visitor(name)) for name in ("", "anna", "ben")}
+    assert len(proofs | {access.cookie(Visitor(name)) for name in ("", "anna", "ben")}) == 6
+
+
+@pytest.mark.parametrize("token", ["s3cret", ""])
+def test_those_who_only_read_change_nothing(
+    operated: Console, unguarded: Console, caplog: pytest.LogCaptureFixture, token: str
+) -> None:
+    """Also those of a console without tokens."""
+    console = operated if token else unguarded
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    for refused in (
+        requests.get(console.at("/plan"), SKIP, headers=headers, timeout=60),
+        requests.post(console.at("/operate"), SKIP, headers=headers, timeout=60),
+    ):
+        assert refused.status_code == 403
+        assert "this needs the role operate" in text_of(refused.text)
+    (line,) = audited(caplog)
+    done, _, result = line.partition(" result=")
+    assert done == "console=audit operator=- from=127.0.0.1 action=skip topic=orders subscription=billing"
+    assert result == "refused: this needs the role operate: log in with the token of an operator"
+
+
+def test_each_operator_has_a_cookie_and_a_name(operated: Console) -> None:
+    for token, name in (("0perate", "anna"), ("t0ken", "ben")):
+        with logged_in(operated, token) as browser:
+            page = browser.get(operated.at("/"), timeout=60).text
+            assert f">{name}</span>" in page
+            assert token not in str(browser.cookies)
+    with logged_in(operated, "s3cret") as browser:
+        assert ">Operate</a>" in browser.get(operated.at("/"), timeout=60).text
+
+
+def test_what_an_operator_does_without_a_cluster_is_audited(
+    operated: Console, caplog: pytest.LogCaptureFixture
+) -> None:
+    with logged_in(operated, "0perate") as anna:
+        page = anna.get(operated.at("/plan"), params={**SKIP, "count": "0"}, timeout=60)
+        assert (page.status_code, "is 1 to 1,000,000,000, got 0" in page.text) == (400, True)
+        assert anna.get(operated.at("/plan"), params=SKIP, timeout=60).status_code == 502
+    assert audited(caplog) == []
+
+
+def test_a_token_for_two_roles_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="the token of --console-token-file is one of --console-operators-file"):
+        ConsoleServer("127.0.0.1", 0, Site("x", ConsoleCommands()), HttpGuard(token="same"), {"anna": "same"})
+
+
+def test_operators_alone_let_other_machines_in() -> None:
+    server = ConsoleServer(EVERYWHERE, 0, Site("x", ConsoleCommands()), HttpGuard(), {"anna": "token"})
+    try:
+        assert requests.get(f"http://127.0.0.1:{server.port}", timeout=60).status_code == 401
+    finally:
+        server.close()
 
 
 def test_pages_forbid_browsers_what_they_do_not_need(unguarded: Console) -> None:

@@ -136,7 +136,7 @@ def serve(
         try:
             _log.info("metrics and health on port %d", server.port)
             with (
-                _console(settings, extras or (), console, http) as site,
+                _console(settings, extras or (), console, http, gateway) as site,
                 _scaler(extras or (), scaler, http) as scaling,
                 stop_on_signals(interruptible=True) as stop,
             ):
@@ -167,7 +167,11 @@ def serve(
 
 @contextmanager
 def _console(
-    settings: Settings, extras: Sequence[ServeExtra], console: ConsoleOptions, http: HttpOptions
+    settings: Settings,
+    extras: Sequence[ServeExtra],
+    console: ConsoleOptions,
+    http: HttpOptions,
+    roles: GatewayOptions,
 ) -> Iterator[Site | None]:
     """The data of the console, which replies meanwhile; None without a console."""
     if ServeExtra.CONSOLE not in extras:
@@ -175,12 +179,16 @@ def _console(
         return
     try:
         from pulsar_on_kafka.console.commands import ConsoleCommands
+        from pulsar_on_kafka.console.operators import OperatorRights, read_operators
         from pulsar_on_kafka.console.pages.server import ConsoleServer
         from pulsar_on_kafka.console.view_model import Site
     except ModuleNotFoundError as missing:
         raise CommandFailed(f"--with console needs {missing.name}: pip install 'pulsar-on-kafka[console]'") from missing
     site = Site(settings.url, ConsoleCommands(settings.leading_here()))
-    server = ConsoleServer(console.console_host, console.console_port, site, console.guard(http))
+    operators = read_operators(console.console_operators_file) if console.console_operators_file else None
+    rights = OperatorRights(authorization=roles.authorization, super_users=frozenset(roles.super_users or ()))
+    guard = console.guard(http)
+    server = ConsoleServer(console.console_host, console.console_port, site, guard, operators, rights)
     scheme, host = "https" if http.tls_certificate else "http", console.console_host
     _log.info("console on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, server.port)
     try:

@@ -94,8 +94,8 @@ class GatewayOptions:
         bool,
         typer.Option(
             "--authorization",
-            help="Roles may do only what `pok permissions` granted. Without it every role that logs in may produce and "
-            "consume everything.",
+            help="Roles may do only what `pok permissions` granted, also operators of the console. Without it every "
+            "role that logs in may produce and consume everything.",
         ),
     ] = False
     session_grace: Annotated[

@@ -75,7 +75,16 @@ class ConsoleOptions:
         typer.Option(
             "--console-token-file",
             metavar="FILE",
-            help="A file with the token that the console requires (or accepts as Authorization: Bearer ...).",
+            help="A file with the token of those who may look (or Authorization: Bearer ...).",
+        ),
+    ] = ""
+    console_operators_file: Annotated[
+        str,
+        typer.Option(
+            "--console-operators-file",
+            metavar="FILE",
+            help="A file with a line NAME TOKEN for each operator: who logs in with such a token may also skip, reset, "
+            "clear, cancel and redrive.",
         ),
     ] = ""
 

@@ -15,10 +15,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pulsar_on_kafka.console.pages.cluster_pages import replication_page, roles_page, transactions_page
-from pulsar_on_kafka.console.pages.dead_letters_page import dead_letters_page, redrive_form
+from pulsar_on_kafka.console.pages.dead_letters_page import dead_letters_page
 from pulsar_on_kafka.console.pages.guard import ConsoleGuard
 from pulsar_on_kafka.console.pages.login_page import login_page
 from pulsar_on_kafka.console.pages.messages_page import messages_page
+from pulsar_on_kafka.console.pages.operate_page import operate_form, plan_page
 from pulsar_on_kafka.console.pages.renderer import PageRenderer
 from pulsar_on_kafka.console.pages.schemas_page import schemas_page
 from pulsar_on_kafka.console.pages.subscription_page import message_page, subscription_page
@@ -40,12 +41,13 @@ PAGES: Final[dict[str, PageHandler]] = {
     "/messages": messages_page,
     "/schemas": schemas_page,
     "/dead-letters": dead_letters_page,
+    "/plan": plan_page,
     "/transactions": transactions_page,
     "/replication": replication_page,
     "/roles": roles_page,
 }
 """Each runs in a thread of Starlette's pool, 40 at most."""
-FORMS: Final[dict[str, FormHandler]] = {"/redrive": redrive_form}
+FORMS: Final[dict[str, FormHandler]] = {"/operate": operate_form}
 
 
 def pages_app(renderer: PageRenderer) -> ASGIApp:

@@ -35,15 +35,15 @@ class ConsoleGuard:
 
         request = Request(scope)
         path = request.url.path
-        if self._access.may_look(request) or (self._access.token and path.startswith(_OPEN_PATHS)):
+        if self._access.visitor(request) or (self._access.requires_login and path.startswith(_OPEN_PATHS)):
             await self._app(scope, receive, sent)
         else:
             await self._refusal(request)(scope, receive, sent)
 
     def _refusal(self, request: Request) -> Response:
-        if not self._access.token:
+        if not self._access.requires_login:
             return Response("this console answers to 127.0.0.1, ::1 and localhost\n", 403)
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse("/login", 303)
         challenge = {"WWW-Authenticate": "Bearer"}
-        return Response("this console requires its token: Authorization: Bearer ...\n", 401, challenge)
+        return Response("this console requires a token: Authorization: Bearer ...\n", 401, challenge)

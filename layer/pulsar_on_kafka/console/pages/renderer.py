@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
-from pulsar_on_kafka.console.access import ConsoleAccess
+from pulsar_on_kafka.console.access import READER, ConsoleAccess
 from pulsar_on_kafka.console.formatting import FILTERS, link
 from pulsar_on_kafka.console.hole_map import COLUMNS
+from pulsar_on_kafka.console.operations import Operations
+from pulsar_on_kafka.console.operators import OperatorRights
 from pulsar_on_kafka.console.response_cache import CachedResponse, Unanswered
 from pulsar_on_kafka.console.view_model import Site
 
@@ -34,10 +36,11 @@ class Problem(NamedTuple):
 class PageRenderer:
     """The templates, and the data and rights that every page needs. Thread-safe."""
 
-    def __init__(self, site: Site, access: ConsoleAccess, *, secure: bool) -> None:
+    def __init__(self, site: Site, access: ConsoleAccess, rights: OperatorRights, *, secure: bool) -> None:
         """`secure`: the console answers HTTPS."""
         self.site = site
         self.access = access
+        self.operations = Operations(site, rights)
         self.secure = secure
         self._templates = Environment(
             loader=FileSystemLoader(_TEMPLATES),
@@ -51,6 +54,7 @@ class PageRenderer:
 
     def page(self, template: str, request: Request, status: int = 200, **shown_there: Any) -> Response:
         seen, now_ms = self.site.look(), self.site.clock.now_ms()
+        visitor = self.access.visitor(request) or READER
         late = seen.overview is not None and now_ms - seen.overview.gathered_ms > _LATE_MS
         text = self._templates.get_template(template).render(
             path=request.url.path,
@@ -59,7 +63,9 @@ class PageRenderer:
             overview=seen.overview,
             away=bool(seen.failure) or late,
             now_ms=now_ms,
-            csrf=self.access.csrf,
+            operator=visitor.operator,
+            csrf=self.access.csrf(visitor),
+            has_operators=bool(self.access.operators),
             every_s=self.site.every_s,
             **shown_there,
         )

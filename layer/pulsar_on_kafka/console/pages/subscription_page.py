@@ -60,6 +60,7 @@ def subscription_page(renderer: PageRenderer, request: Request) -> Response:
         ledgers=[] if retained is None else [each for each in retained.value.ledgers if each.partition == number],
         max_ledgers=PARTITIONS,
         problems=list(dict.fromkeys(problems)),
+        done=parameters.get("done", ""),
         here=lambda **changed: link(
             "/subscription", **{"topic": topic, "name": name, "partition": number, "list": page or None, **changed}
         ),
@@ -90,6 +91,7 @@ def message_page(renderer: PageRenderer, request: Request) -> Response:
         offset=offset,
         log=log,
         requested=requested,
+        partitioned=cursors is not None and len(cursors.value) > 1,
         messages=None if requested is None else query(problems, site.message, topic, requested),
         fate=fate,
         owner=owner,

@@ -143,11 +143,6 @@ document.addEventListener("click", event => {
     $("#picked").textContent = chosen ? chosen : "all";
   } else if (open() && !event.target.closest("#panel")) close();
 });
-document.addEventListener("submit", event => {
-  const question = event.target.dataset.confirm, what = event.submitter?.innerText;
-  if (question && !confirm(`${what}: ${question}`)) event.preventDefault();
-});
-
 const moves = {ArrowLeft: -1, ArrowRight: 1, h: -1, l: 1};
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
