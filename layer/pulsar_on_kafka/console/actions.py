@@ -37,7 +37,7 @@ _HELD: Final = "Consumers still get what waits in their inboxes."
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an action would do now. `button` is '' if there is nothing to do."""
+    """The effect that an action would have now. `button` is '' if there is nothing to do."""
 
     lines: tuple[str, ...]
     button: str = ""

@@ -24,7 +24,7 @@ class Operations:
         self._rights = rights
 
     def plan(self, operator: str, action: Action) -> Plan:
-        """What the action would do now; changes nothing. Raises Unanswered, and the exceptions of the action."""
+        """The plan of the action; changes nothing. Raises Unanswered, and the exceptions of the action."""
         admin = self._site.admin()
         return action.plan(admin, self._rights.check_of(operator, admin.node, _RIGHTS_TIMEOUT_S))
 

@@ -46,7 +46,7 @@ def read_operators(path: str) -> dict[str, str]:
 
 
 class OperatorRights:
-    """What operators may do. Permissions are read for each action."""
+    """The rights of operators. Permissions are read for each action."""
 
     def __init__(self, *, authorization: bool = False, super_users: frozenset[str] = frozenset()) -> None:
         """Without `authorization` each operator may do everything that the login of this process may. With it an

@@ -28,8 +28,10 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
     admin.create_subscription(topic, "billing")
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    requiring = ("--console-token-file", str(token))
-    with a_service(tmp_path / "log", service_url, _ADDRESS, *_SERVE, *NO_ROLE, *requiring) as address:
+    operators = tmp_path / "operators"
+    operators.write_text("anna 0perate\n")
+    files = ("--console-token-file", str(token), "--console-operators-file", str(operators))
+    with a_service(tmp_path / "log", service_url, _ADDRESS, *_SERVE, *NO_ROLE, *files) as address:
         assert requests.get(address, timeout=60).status_code == 401
 
         def page() -> str:
@@ -37,6 +39,11 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
             return text_of(requests.get(f"{address}/subscriptions", {"q": topic}, headers=bearer, timeout=60).text)
 
         until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}")
+        for bearer, operator in (("s3cret", "-"), ("0perate", "anna")):
+            form, headers = {"action": "clear", "topic": topic}, {"Authorization": f"Bearer {bearer}"}
+            assert requests.post(f"{address}/operate", form, headers=headers, timeout=60).status_code == 403
+            line = f"WARNING console=audit operator={operator} from=127.0.0.1 action=clear topic={topic} result=refused"
+            assert line in (tmp_path / "log").read_text()
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ _NO_OPERATOR = "this needs the role operate: log in with the token of an operato
 
 
 def plan_page(renderer: PageRenderer, request: Request) -> Response:
-    """What the action would do now. It changes nothing."""
+    """The plan of an action. It changes nothing."""
     operator = _operator(renderer, request)
     if not operator:
         return _failed(renderer, request, AuthorizationError(_NO_OPERATOR))

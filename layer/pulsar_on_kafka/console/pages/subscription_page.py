@@ -91,7 +91,6 @@ def message_page(renderer: PageRenderer, request: Request) -> Response:
         offset=offset,
         log=log,
         requested=requested,
-        partitioned=cursors is not None and len(cursors.value) > 1,
         messages=None if requested is None else query(problems, site.message, topic, requested),
         fate=fate,
         owner=owner,
