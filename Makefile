@@ -5,10 +5,11 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos matrix check format bench soak compat lock clean
+.PHONY: help demo test chaos matrix check format docs bench soak compat lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,14 +26,18 @@ chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that tak
 matrix: $(INSTALLED) ## each Python of the machine, each Kafka, each Spark; ARGS="--kafka 3.9 --spark 4.1"
 	@$(BIN)/python -m tests.matrix $(ARGS)
 
-check: $(INSTALLED) ## lint, format and types
+check: $(INSTALLED) ## lint, format, types, and the site
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(MKDOCS) build --quiet
 
 format: $(INSTALLED) ## put the code into its form
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+docs: $(INSTALLED) ## the documentation site in build/site; ARGS="serve" shows it on http://127.0.0.1:8000
+	@$(MKDOCS) $(or $(ARGS),build)
 
 bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar; ARGS="--only produce --quick"
 	@$(BIN)/python -m benchmarks $(ARGS)

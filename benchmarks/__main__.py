@@ -227,7 +227,7 @@ def _notes(arguments: argparse.Namespace, part: str | None) -> list[str]:
     if arguments.topics is not None:
         notes.append(f"{arguments.topics} topics in each cell of `many`: not for claims.")
     if part:
-        notes.append(f"Part of the plan: {part}.")
+        notes.append(f"Part of the plan: `{part}`.")
     if _is_other(arguments):
         notes.append("The peer is another Pulsar than that of the pages; its Java client is still that of 4.0.7.")
     if arguments.without_layer:

@@ -102,7 +102,7 @@ def test_every_page_of_the_plan_has_groups_and_says_which() -> None:
             assert not (DOCS.parent / page.path).exists(), page
             continue
         text = (DOCS.parent / page.path).read_text(encoding="utf-8")
-        assert f"**Part of the plan: {page.part}.**" in text
+        assert f"**Part of the plan: `{page.part}`.**" in text
 
 
 @pytest.mark.parametrize(("busy", "met"), [(0.95, None), (0.85, False)])

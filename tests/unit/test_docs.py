@@ -34,6 +34,12 @@ def test_every_table_is_one(page: Path) -> None:
     assert [head for head in heads if not re.fullmatch(r"[ \t]*\|[ :|-]+\|[ \t]*", head)] == []
 
 
+def test_each_page_of_docs_has_a_place_in_the_site_s_navigation() -> None:
+    navigation = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    docs = ROOT / "docs"
+    assert {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - set(navigation) == set()
+
+
 def test_pages_are_found() -> None:
     names = {str(page.relative_to(ROOT)) for page in pages()}
     assert {

@@ -62,7 +62,9 @@ class Record(metaclass=RecordMeta):
     """Base of the classes whose instances are messages of a JsonSchema or AvroSchema, and fields of each other.
 
     Args:
-        default, required_default, required: as for `Field`, where the record is a field.
+        default: as for `Field`, where the record is a field.
+        required_default: as for `Field`, where the record is a field.
+        required: as for `Field`, where the record is a field.
         kwargs: the fields' values; a dict in the place of a record contains the record's fields.
 
     Raises:

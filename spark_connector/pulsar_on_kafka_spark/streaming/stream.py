@@ -112,7 +112,9 @@ class PulsarStream:
 
         Args:
             checkpoint: a directory of this stream's own, on any file system that Hadoop reaches.
-            processing_time, available_now, once: Spark's triggers; one at most.
+            processing_time: Spark's trigger; at most one of the three is given.
+            available_now: as `processing_time`.
+            once: as `processing_time`.
 
         Raises:
             InvalidReadOption: more than one trigger is given, or `fn` takes no DataFrame and batch id.

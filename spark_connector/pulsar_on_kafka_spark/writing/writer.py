@@ -126,7 +126,7 @@ def write_pulsar(rows: DataFrame, **options: Any) -> None:
         IncompatibleSchema, TopicNotFound, ProducerBusy, ...: as `Client.create_producer`; nothing was written.
         NotWritten: a transactional write was undone.
         Timeout: whether the transaction was committed is not known.
-        What Spark raises when the job fails; with `transaction` nothing of it becomes visible.
+        Exception: Spark's own, when the job fails; with `transaction` nothing of it becomes visible.
     """
     _Write(rows, parse_write_options(options)).run()
 
