@@ -37,7 +37,8 @@ def test_every_table_is_one(page: Path) -> None:
 def test_each_page_of_docs_has_a_place_in_the_site_s_navigation() -> None:
     navigation = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     docs = ROOT / "docs"
-    assert {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - set(navigation) == set()
+    missing = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - set(navigation)
+    assert missing == set(), "add them to nav of mkdocs.yml"
 
 
 def test_pages_are_found() -> None:
