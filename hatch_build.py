@@ -42,6 +42,7 @@ class RepositoryMetadataHook(MetadataHookInterface):
             "Source": repository,
             "Documentation": f"{repository}/tree/{tag}/docs",
             "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
+            "Security": f"{repository}/blob/{tag}/SECURITY.md",
             "Issues": f"{repository}/issues",
         }
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")

@@ -100,7 +100,7 @@ def test_both_are_whole_and_their_page_leads_into_the_repository(clone: Path, di
     (archive,) = dist.glob("*.tar.gz")
     with tarfile.open(archive) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
-    assert {"CHANGELOG.md", "LICENSE", "README.md"} <= names
+    assert {"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"} <= names
     docs = {str(each.relative_to(clone)) for each in (clone / "docs").rglob("*") if each.suffix in (".md", ".png")}
     assert docs <= names
     with zipfile.ZipFile(wheel) as packed:

@@ -35,7 +35,7 @@ def test_each_link_is_absolute_and_names_what_the_repository_has() -> None:
         if (path is None and not link.endswith("/issues")) or (path and leads_nowhere(ROOT / "README.md", path[1])):
             wrong.append(link)
     assert wrong == []
-    assert set(urls) == {"Source", "Documentation", "Changelog", "Issues"}
+    assert set(urls) == {"Source", "Documentation", "Changelog", "Security", "Issues"}
 
 
 def test_pictures_are_raw_files_and_other_targets_stay() -> None:
