@@ -29,6 +29,7 @@ from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.console.commands import ConsoleCommands
+from pulsar_on_kafka.console.dead_letter_growth import DeadLetterGrowth, SubscriptionKey
 from pulsar_on_kafka.console.response_cache import Answers, CachedResponse, QuestionTurn, Unanswered
 from pulsar_on_kafka.console.rows import RequestedRows, shown
 from pulsar_on_kafka.service.role_owners import RoleOwner, role_owners
@@ -95,6 +96,7 @@ class Site:
         self.commands = commands
         self._set_clock(clock or SystemClock())
         self._seen = GatheredOverview(None, "not connected yet")
+        self._growth = DeadLetterGrowth()
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
@@ -122,6 +124,7 @@ class Site:
 
     def show(self, overview: Overview, failure: str = "") -> None:
         """Show this one, which was gathered elsewhere."""
+        self._growth.saw(overview)
         shown(overview.subscriptions, RequestedRows())  # computes the figures, which no request waits for then
         self._seen = GatheredOverview(overview, failure)
 
@@ -140,6 +143,11 @@ class Site:
         if self._looked_s - self._passed_s > self.every_s:
             self._worker.wake()
         return self._seen
+
+    @property
+    def dead_letters_grown(self) -> Mapping[SubscriptionKey, int]:
+        """See `DeadLetterGrowth.grown`."""
+        return self._growth.grown
 
     def _gather(self) -> float:
         if self._gatherer is None:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from pulsar_on_kafka.console.pages.cluster_pages import replication_page, roles_page, transactions_page
 from pulsar_on_kafka.console.pages.dead_letters_page import dead_letters_page
 from pulsar_on_kafka.console.pages.guard import ConsoleGuard
+from pulsar_on_kafka.console.pages.health_page import health_page
 from pulsar_on_kafka.console.pages.login_page import login_page
 from pulsar_on_kafka.console.pages.messages_page import messages_page
 from pulsar_on_kafka.console.pages.operate_page import operate_form, plan_page
@@ -32,7 +33,7 @@ PageHandler = Callable[[PageRenderer, Request], Response]
 FormHandler = Callable[[PageRenderer, Request], Awaitable[Response]]
 
 PAGES: Final[dict[str, PageHandler]] = {
-    "/": subscriptions_page,
+    "/": health_page,
     "/subscriptions": subscriptions_page,
     "/subscription": subscription_page,
     "/message": message_page,

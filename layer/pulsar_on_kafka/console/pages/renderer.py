@@ -17,7 +17,7 @@ from pulsar_on_kafka.console.hole_map import COLUMNS
 from pulsar_on_kafka.console.operations import Operations
 from pulsar_on_kafka.console.operators import OperatorRights
 from pulsar_on_kafka.console.response_cache import CachedResponse, Unanswered
-from pulsar_on_kafka.console.view_model import Site
+from pulsar_on_kafka.console.view_model import GatheredOverview, Site
 
 T = TypeVar("T")
 
@@ -55,13 +55,12 @@ class PageRenderer:
     def page(self, template: str, request: Request, status: int = 200, **shown_there: Any) -> Response:
         seen, now_ms = self.site.look(), self.site.clock.now_ms()
         visitor = self.access.visitor(request) or READER
-        late = seen.overview is not None and now_ms - seen.overview.gathered_ms > _LATE_MS
         text = self._templates.get_template(template).render(
             path=request.url.path,
             where=self.site.where,
             seen=seen,
             overview=seen.overview,
-            away=bool(seen.failure) or late,
+            away=self.is_away(seen),
             now_ms=now_ms,
             operator=visitor.operator,
             csrf=self.access.csrf(visitor),
@@ -70,6 +69,12 @@ class PageRenderer:
             **shown_there,
         )
         return HTMLResponse(text, status)
+
+    def is_away(self, seen: GatheredOverview) -> bool:
+        """Whether the data are not of now: the cluster does not answer, or the overview is old."""
+        overview = seen.overview
+        late = overview is not None and self.site.clock.now_ms() - overview.gathered_ms > _LATE_MS
+        return bool(seen.failure) or late
 
     def overview_of(self, topic: str, name: str) -> SubscriptionOverview | None:
         overview = self.site.look().overview
