@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.documents import ROOT
 from tests.steps import Unique
@@ -30,6 +31,8 @@ BEFORE: Final = ("0.2.0", "52ecba4ec4d3df6c06cfb9e1618cb9e4717fc138")
 """The version before, and the commit of its release."""
 _WORKER: Final = Path(__file__).with_name("upgrade_worker.py")
 _SUBSCRIPTIONS: Final = {"shared": "Shared", "keys": "Key_Shared", "failover": "Failover", "alone": "Exclusive"}
+_MOVED: Final = "moved"
+"""The subscription of those that move messages to another topic in transactions."""
 _SOME: Final = 150
 """Messages that each subscription gets between two replacements."""
 
@@ -78,7 +81,8 @@ class _Program:
 
 
 class _Fleet:
-    """A service, two producers, and consumers of each subscription: one of Exclusive, two of the others."""
+    """A service, two producers, consumers of each subscription (one of Exclusive, two of the others), and two processes
+    that move messages to another topic in transactions."""
 
     def __init__(self, url: str, topic: str, folder: Path, stack: ExitStack) -> None:
         self.url, self.topic, self._folder, self._stack = url, topic, folder, stack
@@ -92,8 +96,8 @@ class _Fleet:
             command: list[str | Path] = [python, "-m", "pulsar_on_kafka.cli", "--url", self.url, "serve", "--port", "0"]
         else:
             command = [python, _WORKER, self.url, self.topic, what, name]
-        if what == "consume":
-            command += [subscription, _SUBSCRIPTIONS[subscription].replace("_", "")]
+        if subscription:
+            command += [subscription, _SUBSCRIPTIONS.get(subscription, "Shared").replace("_", "")]
         program = _Program(command, self._folder / f"{name}.log")
         self._stack.callback(program.kill)
         if what != "service":
@@ -120,6 +124,11 @@ class _Fleet:
                 lambda subscription=subscription, had=had: len(self.received(subscription)) >= had + _SOME,  # type: ignore[misc]
                 lambda subscription=subscription: f"{subscription} to go on:\n" + self.errors(),  # type: ignore[misc]
             )
+        moved = self.moved()
+        until(lambda: self.moved() > moved, lambda: f"transactions to go on:\n{self.errors()}")
+
+    def moved(self) -> int:
+        return sum(int(count) for program in self.all for (count,) in program.lines("moved"))
 
     def until_all_received(self) -> None:
         sent = self.sent()
@@ -141,7 +150,7 @@ def _roles() -> list[str]:
     consumers = [
         f"consume-{each} {number}" for each in _SUBSCRIPTIONS for number in (1, 2) if (each, number) != ("alone", 2)
     ]
-    return ["service", *consumers, "produce 1", "produce 2"]
+    return ["service", *consumers, f"transfer-{_MOVED} 1", f"transfer-{_MOVED} 2", "produce 1", "produce 2"]
 
 
 @pytest.fixture(params=[4, 1], ids=["four-partitions", "one-partition"])
@@ -150,6 +159,7 @@ def fleet(request: pytest.FixtureRequest, service_url: str, unique: Unique, tmp_
     topic = unique("orders")
     with AdminClient(service_url) as admin:
         admin.create_partitioned_topic(topic, request.param)
+        admin.create_topic(f"{topic}-moved")
     with ExitStack() as stack:
         yield _Fleet(service_url, topic, tmp_path, stack)
 
@@ -180,8 +190,27 @@ def _check(fleet: _Fleet) -> None:
             by_key.setdefault(key, []).append(number)
         for key, numbers in by_key.items():
             assert [(one, next_) for one, next_ in pairwise(numbers) if one > next_] == [], (subscription, key)
+    with _reading(fleet) as reader:
+        copies: list[str] = []
+        until(lambda: fleet.sent() <= {*_read_on(reader, copies)}, lambda: f"{len(copies)} copies are there")
     for role in list(fleet.running):
         fleet.stop(role)
+    failed = sum(len(program.lines("failed")) for program in fleet.all)
+    print(f"transactions: {len(copies)} copies, {failed} transactions failed and were repeated")
+    assert sorted(copies) == sorted(fleet.sent()), "each message is moved once"
+
+
+@contextmanager
+def _reading(fleet: _Fleet) -> Iterator[pulsar.Reader]:
+    client = pulsar.Client(fleet.url)
+    yield client.create_reader(f"{fleet.topic}-moved", pulsar.MessageId.earliest)
+    client.close()
+
+
+def _read_on(reader: pulsar.Reader, copies: list[str]) -> list[str]:
+    while reader.has_message_available():
+        copies.append(reader.read_next(10_000).data().decode())
+    return copies
 
 
 @pytest.mark.parametrize("way", ["upgrade", "downgrade"])

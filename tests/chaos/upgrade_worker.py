@@ -2,6 +2,9 @@
 
     python upgrade_worker.py URL TOPIC produce NAME
     python upgrade_worker.py URL TOPIC consume NAME SUBSCRIPTION TYPE
+    python upgrade_worker.py URL TOPIC transfer NAME SUBSCRIPTION TYPE
+
+`transfer` acknowledges messages and sends copies of them to the topic `TOPIC-moved`, in transactions.
 
 It prints `ready`, then a line for each stored or received message, and ends at SIGTERM. A Shared consumer refuses each
 eleventh message at its first delivery.
@@ -56,12 +59,44 @@ def _consume(client: pulsar.Client, topic: str, subscription: str, kind: str, st
     consumer.close()
 
 
+def _transfer(client: pulsar.Client, topic: str, subscription: str, kind: str, stop: threading.Event) -> None:
+    consumer = client.subscribe(
+        topic,
+        subscription,
+        consumer_type=getattr(pulsar.ConsumerType, kind),
+        initial_position=pulsar.InitialPosition.Earliest,
+        negative_ack_redelivery_delay_ms=500,
+    )
+    producer = client.create_producer(f"{topic}-moved", batching_enabled=False)
+    print("ready", flush=True)
+    while not stop.is_set():
+        messages = consumer.batch_receive()
+        if not messages:
+            continue
+        try:
+            transaction = client.new_transaction(60_000)
+            for message in messages:
+                producer.send(message.data(), txn=transaction)
+                consumer.acknowledge(message, txn=transaction)
+            transaction.commit()
+        except pulsar.PulsarException as failure:
+            print("failed", type(failure).__name__, flush=True)
+            for message in messages:
+                consumer.negative_acknowledge(message)
+            continue
+        print("moved", len(messages), flush=True)
+    producer.close()
+    consumer.close()
+
+
 def main(url: str, topic: str, work: str, name: str, subscription: str = "", kind: str = "") -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    client = pulsar.Client(url)
+    client = pulsar.Client(url, enable_transaction=work == "transfer")
     if work == "produce":
         _produce(client, topic, name, stop)
+    elif work == "transfer":
+        _transfer(client, topic, subscription, kind, stop)
     else:
         _consume(client, topic, subscription, kind, stop)
     client.close()
