@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,8 +12,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.gathering import Gatherer
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.scaler.gathering import BacklogGatherer
 from pulsar_on_kafka.scaler.server import ScalerServer, ScalerTls
 from tests.waiting import PATIENCE_S
@@ -120,13 +122,19 @@ def keda_at(address: str, credentials: grpc.ChannelCredentials | None = None) ->
 
 
 @contextmanager
-def a_scaler(admin: AdminClient | None = None, tls: ScalerTls | None = None) -> Iterator[str]:
-    """The address of a scaler in this process; without `admin` it is not connected."""
-    gatherer = BacklogGatherer(0.4)
+def a_scaler(
+    admin: AdminClient | None = None,
+    tls: ScalerTls | None = None,
+    *,
+    interval_s: float = 0.4,
+    make: Callable[[Services], Gatherer] = Gatherer,
+) -> Iterator[str]:
+    """The address of a scaler in this process; without `admin` it is not connected. `make` gives what gathers."""
+    gatherer = BacklogGatherer(interval_s)
     server = ScalerServer("127.0.0.1", 0, gatherer, tls or ScalerTls())
     try:
         if admin is not None:
-            gatherer.connect(SharedGatherer(admin.node), admin)
+            gatherer.connect(SharedGatherer(admin.node, make=make), admin)
         yield f"127.0.0.1:{server.port}"
     finally:
         server.close(Deadline.after(10))

@@ -42,6 +42,8 @@ MAX_STREAMS: Final = 2_000
 _MAX_REQUEST_BYTES: Final = 64 * 1024
 _MIN_PAUSE_S: Final = 0.05
 _KEEP_ALIVE_MS: Final = 60_000
+_IDLE_MS: Final = 600_000
+"""A connection without calls is closed after this time."""
 _ENDING_S: Final = 1.0
 
 _STATUS: Final[tuple[tuple[type[LayerError], grpc.StatusCode], ...]] = (
@@ -221,6 +223,7 @@ class ScalerServer:
                     ("grpc.so_reuseport", 0),
                     ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
                     ("grpc.keepalive_time_ms", _KEEP_ALIVE_MS),
+                    ("grpc.max_connection_idle_ms", _IDLE_MS),
                 ),
             )
             server.add_generic_rpc_handlers((_handlers(ScalerService(self.gatherer)),))

@@ -64,6 +64,19 @@ def test_backlog_holes_and_the_owner_are_those_that_stats_tell(
         assert told.acknowledged_per_s is None
 
 
+def test_a_terminated_topic_ends_behind_its_last_message(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic, name = unique(), unique("watched")
+    admin.create_topic(topic)
+    admin.create_subscription(topic, name)
+    send(client, topic, 3)
+    admin.terminate_topic(topic)
+    with gathering(admin) as gatherer:
+        told = found(gather(gatherer), topic, name)
+        assert (told.backlog, admin.subscription_stats(topic, name).backlog) == (3, 3)
+
+
 def test_a_second_pass_reads_on_and_tells_rates(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     topic, name = unique(), unique("watched")
     consumer = client.subscribe(topic, name)

@@ -6,6 +6,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +17,12 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.gathering import Gatherer
+from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.scaler import server
 from pulsar_on_kafka.scaler.gathering import BacklogGatherer
 from pulsar_on_kafka.scaler.server import ScalerServer, ScalerTls
 from tests.certificates import Authority
@@ -175,6 +180,50 @@ def test_a_stream_tells_each_change_and_ends_with_the_subscription(
         consumer.unsubscribe()
         with refused(grpc.StatusCode.NOT_FOUND, "has no subscription billing"):
             next(stream)
+
+
+@pytest.mark.kafka
+def test_many_triggers_share_a_pass(admin: AdminClient, unique: Unique) -> None:
+    passes = []
+
+    class CountedGatherer(Gatherer):
+        def gather(self, deadline: Deadline, *, requesting: int = 1) -> Overview:
+            passes.append(deadline)
+            return super().gather(deadline, requesting=requesting)
+
+    topics = [unique(f"orders{number}") for number in range(3)]
+    for topic in topics:
+        admin.create_topic(topic)
+        admin.create_subscription(topic, "billing")
+    with a_scaler(admin, interval_s=600, make=CountedGatherer) as address, keda_at(address) as keda:
+        with ThreadPoolExecutor(20) as threads:
+            asked = [threads.submit(keda.backlog, topic=topic, subscription="billing") for topic in topics * 20]
+        assert [each.result() for each in asked] == [0] * 60
+        assert len(passes) == 1
+
+
+@pytest.mark.kafka
+def test_streams_are_bounded(admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_STREAMS", 2)
+    trigger = {"topic": unique("orders"), "subscription": "billing"}
+    admin.create_topic(trigger["topic"])
+    admin.create_subscription(trigger["topic"], "billing")
+    with a_scaler(admin) as address, keda_at(address) as keda:
+        streams = [keda.stream(**trigger) for _ in range(2)]
+        assert [next(each).result for each in streams] == [False, False]
+        with refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "2 streams are open"):
+            next(keda.stream(**trigger))
+        streams[0].cancel()
+
+        def has_room() -> bool:
+            try:
+                return not next(keda.stream(**trigger)).result
+            except grpc.RpcError as failed:
+                if failed.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+                return False
+
+        until(has_room, "the place of the one that ended")
 
 
 @pytest.mark.kafka
