@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.exceptions import BrokerPersistenceError, ConnectError, NotConnected, PulsarException, Timeout
 
 T = TypeVar("T")
@@ -16,8 +20,11 @@ T = TypeVar("T")
 FRESH_S: Final = 4.0
 """An answer is good for so long, or for ten times as long as it took: looking takes a tenth of a thread at most."""
 _TIMES: Final = 10
-_WAIT_S: Final = 20.0
-"""The longest wait of a request for those before it."""
+MAX_WAIT_S: Final = 4.0
+"""The longest wait of a page for one reply. The request continues, and a later page has the reply."""
+_QUEUE_S: Final = 20.0
+"""The longest wait of a request for those before it, while the cluster replies to them."""
+_LATE: Final = f"no reply within {MAX_WAIT_S:g} s yet; this page shows the reply when it is loaded again"
 
 
 class Unanswered(Exception):
@@ -57,7 +64,8 @@ class QuestionTurn:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._free = threading.Condition()
+        self._held_since_s: float | None = None
         self._away = (float("-inf"), "")
         """The time until which the cluster counts as unreachable, and the reason."""
         self._ended = False
@@ -82,17 +90,30 @@ class QuestionTurn:
         self._ended = True
 
     def acquire(self) -> bool:
-        return self._lock.acquire(timeout=_WAIT_S)
+        """Waits for the turn. False: the cluster has not replied to the request before for `MAX_WAIT_S`, or too many
+        requests wait."""
+        queued = Deadline.after(_QUEUE_S)
+        with self._free:
+            while self._held_since_s is not None:
+                left_s = self._held_since_s + MAX_WAIT_S - self._clock.monotonic()
+                if left_s <= 0 or queued.passed():
+                    return False
+                self._free.wait(min(left_s, queued.remaining_s()))
+            self._held_since_s = self._clock.monotonic()
+            return True
 
     def release(self) -> None:
-        self._lock.release()
+        with self._free:
+            self._held_since_s = None
+            self._free.notify()
 
 
 class Answers:
-    """The cache sends one request at a time, in the thread that needs it first; others wait for the same reply.
-    Thread-safe. Memory: the `most` replies that were used last.
+    """The cache sends one request at a time, in a thread of its own; all callers wait for the same reply. Thread-safe.
+    Memory: the `most` replies that were used last, and one thread.
 
-    While the cluster is unreachable the first request waits for it, and later ones fail at once, for `FRESH_S`.
+    A caller waits for `MAX_WAIT_S` at most, and gets the older reply then. While the cluster is unreachable the first
+    request waits for it, and later ones fail at once, for `FRESH_S`.
     """
 
     def __init__(self, clock: Clock, most: int, turn: QuestionTurn) -> None:
@@ -113,15 +134,31 @@ class Answers:
         known = self._fresh(key)
         if known is None:
             if not self._turn.acquire():
-                return self._given(self._old(key), "too many questions wait for the cluster", away=True)
-            try:
-                known = self._fresh(key)
-                if known is None and (reason := self._turn.why_not()):
-                    return self._given(self._old(key), reason, away=True)
-                known = known or self._query(key, request)
-            finally:
+                return self._given(self._old(key), _LATE, away=True)
+            known, reason = self._fresh(key), self._turn.why_not()
+            if known is not None or reason:
                 self._turn.release()
+                if known is None:
+                    return self._given(self._old(key), reason, away=True)
+            else:
+                sent: Future[_Known] = Future()
+                aside("pok-console-question", lambda: self._reply(sent, key, request))
+                try:
+                    known = sent.result(MAX_WAIT_S)
+                except FutureTimeout:
+                    return self._given(self._old(key), _LATE, away=True)
         return self._given(known, known.failure, away=known.away)
+
+    def _reply(self, sent: Future[_Known], key: Hashable, request: Callable[[], T]) -> None:
+        """Sends the request, and ends the turn with its reply."""
+        try:
+            found = self._query(key, request)
+        except BaseException as failure:
+            self._turn.release()
+            sent.set_exception(failure)
+            raise
+        self._turn.release()
+        sent.set_result(found)
 
     def forget(self) -> None:
         """Forgets all replies: they do not hold any more."""

@@ -23,7 +23,7 @@ from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.base.errors import NotAuthorized, StoreError
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
@@ -53,10 +53,14 @@ _READ_MS: Final = 5000
 
 @dataclass(frozen=True, slots=True)
 class GatheredOverview:
-    """The last overview, and the reason why none is newer; '' after a successful pass."""
+    """The last overview, and the reason why none is newer; '' after a successful pass. `failing_since_ms` is the time
+    of the first of the failed passes, Unix time; None after a successful one. `away`: the cluster did not answer;
+    otherwise it refused."""
 
     overview: Overview | None
     failure: str
+    failing_since_ms: int | None = None
+    away: bool = True
 
     @property
     def rows(self) -> Sequence[SubscriptionOverview]:
@@ -112,7 +116,12 @@ class Site:
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
-        self._seen = GatheredOverview(None, failure)
+        self._seen = self._failed(failure, self.clock.now_ms(), away=True)
+
+    def _failed(self, failure: str, now_ms: int, *, away: bool) -> GatheredOverview:
+        """The overview before, with a failure since the first one."""
+        since_ms = self._seen.failing_since_ms
+        return GatheredOverview(self._seen.overview, failure, now_ms if since_ms is None else since_ms, away)
 
     def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
         """Look at what is gathered from now on, until `close`."""
@@ -152,14 +161,15 @@ class Site:
     def _gather(self) -> float:
         if self._gatherer is None:
             return _IDLE_S
+        began_ms = self.clock.now_ms()
         try:
             within_s = self.every_s if self._is_looked_at() else _IDLE_S
             self.show(self._gatherer.latest(self, Deadline.after(_PASS_S), within_s=within_s / 2))
             self._turn.back()
         except Exception as failure:
-            seen = self._seen
-            self._seen = GatheredOverview(seen.overview, str(failure) or type(failure).__name__)
-            if isinstance(failure, StoreError):
+            away = isinstance(failure, StoreError) and not isinstance(failure, NotAuthorized)
+            self._seen = self._failed(str(failure) or type(failure).__name__, began_ms, away=away)
+            if away:
                 self._turn.away(self._seen.failure, _PASS_S)  # until the next pass
             raise
         finally:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.console import response_cache
 from pulsar_on_kafka.console.response_cache import FRESH_S, Answers, QuestionTurn, Unanswered
 from pulsar_on_kafka.exceptions import PulsarException, Timeout, TopicNotFound
 from tests.clocks import SetClock
@@ -18,7 +20,7 @@ def fails() -> str:
     raise PulsarException("no broker answers")
 
 
-def some(clock: SetClock, most: int = 3) -> Answers:
+def some(clock: Clock, most: int = 3) -> Answers:
     return Answers(clock, most, QuestionTurn(clock))
 
 
@@ -105,6 +107,42 @@ def test_while_the_cluster_is_away_one_question_waits_and_the_others_fail_at_onc
         answers.to("d", refused)
     assert not found.value.away
     assert answers.to("e", lambda: "well").value == "well", "a refusal is an answer"
+
+
+def test_a_page_waits_for_seconds_at_most_and_gets_the_reply_when_it_is_loaded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_cache, "MAX_WAIT_S", 0.05)
+    answers, answer, asked = some(SystemClock()), threading.Event(), list[str]()
+
+    def late(key: str) -> str:
+        asked.append(key)
+        answer.wait(60)
+        return "well"
+
+    answers.to("old", lambda: "known")
+    for key in ("a", "b", "c"):  # the questions of one page
+        with pytest.raises(Unanswered, match="no reply within") as found:
+            answers.to(key, lambda key=key: late(key))  # type: ignore[misc]
+        assert found.value.away
+    assert answers.to("old", lambda: late("old")).value == "known"
+    assert asked == ["a"], "one question at a time"
+    answer.set()
+
+    def replied() -> bool:
+        try:
+            return answers.to("a", lambda: "asked again").value == "well"
+        except Unanswered:
+            return False
+
+    until(replied, "the late reply")
+
+
+def test_a_fault_of_a_question_is_raised_and_others_go_on() -> None:
+    answers = some(SetClock())
+    with pytest.raises(ZeroDivisionError):
+        answers.to("a", lambda: 1 // 0)
+    assert answers.to("b", lambda: "well").value == "well"
 
 
 def test_those_used_last_are_kept() -> None:

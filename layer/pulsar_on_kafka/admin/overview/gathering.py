@@ -89,6 +89,8 @@ class _Cursor:
     progress: Progress
     made_of: object = None
     saved_ms: int = 0
+    seen_ms: int = 0
+    """The time of the last pass that read what was saved, Unix time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,8 @@ class Gatherer:
             known.seen, known.saved_ms = seen, saved_ms
             known.made_of = (commit, elsewhere, copy, trimmed if seen.next_unacked < trimmed else None)
         known.progress.saw(known.seen, now_s, now_ms)
+        if not known.seen_ms or self._logs.is_current(subscription.saving_group(number), identity.topic):
+            known.seen_ms = now_ms
         return True
 
     def _recovered(
@@ -526,7 +530,7 @@ class Gatherer:
             len(self._transactions(identity)),
             cursor.saved_ms,
             owner,
-            log.seen_ms,
+            min(log.seen_ms, cursor.seen_ms),
             progress.recent_per_s,
             log.growth.recent_per_s,
             seen.unreadable,

@@ -29,6 +29,7 @@ from pulsar_on_kafka.kafka.records import GroupMember, KafkaRecord
 from pulsar_on_kafka.statelog.api import LogRecord, log_record
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
 from pulsar_on_kafka.statelog.view import LogFold
+from pulsar_on_kafka_mapping.routing.key_hashes import java_string_hash
 from pulsar_on_kafka_mapping.state.state_topics import (
     CURSOR_CHECKPOINTS,
     NAMESPACES,
@@ -121,6 +122,9 @@ class FollowedLogs:
         self.failures: dict[str, str] = {}
         """Failures of readings in the last pass, by Kafka topic."""
         self._there: set[str] = set()
+        self._unread: set[KafkaPartition] = set()
+        """Partitions that were not read to their ends in the last pass."""
+        self._groups_partitions = 0
 
     def _each(self, topic: StateTopic, fold: Callable[[], F]) -> list[F]:
         folds = [fold() for _ in range(topic.partitions)]
@@ -137,6 +141,7 @@ class FollowedLogs:
         offsets = found.get(OFFSETS_TOPIC)
         if offsets is not None and self.reads_commits:
             self._there.add(OFFSETS_TOPIC)
+            self._groups_partitions = offsets.partitions
             for number in range(offsets.partitions):
                 self.logs.setdefault(KafkaPartition(OFFSETS_TOPIC, number), _Log(self.groups))
 
@@ -154,6 +159,16 @@ class FollowedLogs:
         """Partitions whose beginnings it needs."""
         return [where for where in self.required_ends() if self.logs[KafkaPartition(*where)].position is None]
 
+    def is_current(self, group: str, topic: str) -> bool:
+        """Whether the last pass read everything that a cursor of this group and this topic was saved in."""
+        if not self._unread:
+            return True
+        where = KafkaPartition(self._names(CURSOR_CHECKPOINTS), CURSOR_CHECKPOINTS.partition_for(topic))
+        if self.reads_commits and self._groups_partitions:  # Kafka's choice: GroupMetadataManager.partitionFor
+            number = java_string_hash(group.encode()) % self._groups_partitions
+            where = KafkaPartition(OFFSETS_TOPIC, number)
+        return where not in self._unread
+
     def read_on(self, reader: RangeReader, ends: Ends, starts: Ends, deadline: Deadline) -> None:
         """Read to these ends. Raises OffsetOutOfRange: a log begins behind where it was read to; start over."""
         logs = [self.logs[KafkaPartition(*where)] for where in self.required_ends()]
@@ -170,6 +185,8 @@ class FollowedLogs:
 
         failed = reader.read(ranges, take, deadline)
         self.failures = {where[0]: "its end is not known now" for where in self.required_ends() if where not in ends}
+        self._unread = {KafkaPartition(*where) for where in self.required_ends() if where not in ends}
+        self._unread |= {KafkaPartition(*ranges[number][:2]) for number in failed}
         for number, failure in failed.items():
             self._judge(ranges[number].kafka_topic, failure)
         for number, log in enumerate(logs):

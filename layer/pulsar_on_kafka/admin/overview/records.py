@@ -45,7 +45,7 @@ class PartitionOverview:
     owner: str
     """Client id and host of the process that owns the partition; '' without an owner, or if it is unknown."""
     seen_ms: int
-    """The time of these figures, Unix time: the last pass that reached the partition."""
+    """The time of these figures, Unix time: the last pass that read both the log's end and the saved cursor."""
     recent_acknowledged_per_s: float | None
     """Entries a second in the last one to two minutes; None while less than 30 s are known."""
     recent_published_per_s: float | None
@@ -159,6 +159,12 @@ class SubscriptionOverview:
     @cached_property
     def saved_ms(self) -> int:
         return max((each.saved_ms for each in self.partitions), default=0)
+
+    @cached_property
+    def seen_ms(self) -> int | None:
+        """The time of its oldest figures, Unix time; None without a partition. A partition that was not reached keeps
+        its figures, which are older than the overview."""
+        return min((each.seen_ms for each in self.partitions), default=None)
 
     @cached_property
     def unreadable(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from pulsar_on_kafka.client.values.texts import printable
 
 PASS_S = 60.0
 """The longest that one pass may take."""
+_CLOSE_S = 2.0
 _ASKING = 12
 """The limit of requests to Kafka for publish times: enough for any age."""
 
@@ -78,12 +80,13 @@ def overview(
 
 @contextmanager
 def gathering(admin: AdminClient, tenant: str | None, namespace: str | None) -> Iterator[Callable[[], Overview]]:
-    """Gives what takes an overview of a cluster, or of a part of it. What it gives raises CommandFailed for a tenant or
-    a namespace that does not exist."""
-    gatherer = Gatherer(admin.node)
+    """Gives what takes an overview of a cluster, or of a part of it, in any one thread. What it gives raises
+    CommandFailed for a tenant or a namespace that does not exist."""
+    gatherer, under_way = Gatherer(admin.node), threading.Lock()
 
     def gather() -> Overview:
-        seen = gatherer.gather(Deadline.after(PASS_S), requesting=_ASKING)
+        with under_way:
+            seen = gatherer.gather(Deadline.after(PASS_S), requesting=_ASKING)
         if tenant is not None and tenant not in seen.tenants:
             raise CommandFailed(f"tenant {printable(tenant)} does not exist; there are {', '.join(seen.tenants)}")
         if namespace is not None and namespace not in seen.namespaces:
@@ -93,4 +96,5 @@ def gathering(admin: AdminClient, tenant: str | None, namespace: str | None) -> 
     try:
         yield gather
     finally:
-        gatherer.close()
+        if under_way.acquire(timeout=_CLOSE_S):  # otherwise a thread is in a pass, and ends with the process
+            gatherer.close()

@@ -30,10 +30,12 @@ def cells(row: SubscriptionOverview, now_ms: int, *, by_commits: bool) -> tuple[
 
 
 def remarks(row: SubscriptionOverview, now_ms: int) -> str:
-    """Remarks on a subscription, the gravest first."""
+    """Remarks on a subscription, the gravest first. `now_ms` is the overview's time."""
     reported = []
     if row.unreadable:
         reported.append(f"unreadable: {counted(row.unreadable, 'partition')}")
+    if row.seen_ms is not None and row.seen_ms < now_ms:
+        reported.append(f"as of {age_text(now_ms - row.seen_ms)} ago")
     if row.state is not None:
         reported.append(_state_text(row, row.state, now_ms))
     for count, word in (
@@ -165,5 +167,10 @@ def _partition(found: PartitionOverview) -> dict[str, Any]:
 
 
 def _times(found: SubscriptionOverview | PartitionOverview) -> dict[str, str | None]:
-    reported = {"oldest": found.oldest_ms, "idle_since": found.idle_since_ms, "saved": found.saved_ms or None}
+    reported = {
+        "as_of": found.seen_ms,
+        "oldest": found.oldest_ms,
+        "idle_since": found.idle_since_ms,
+        "saved": found.saved_ms or None,
+    }
     return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in reported.items()}

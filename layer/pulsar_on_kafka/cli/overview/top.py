@@ -7,7 +7,10 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -21,16 +24,21 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.cli.overview.background import BackgroundCall, LatestOverview
 from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OnlyOption, OrderOption, TenantOption, gathering
 from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, remarks, totals_text
-from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
+from pulsar_on_kafka.cli.overview.view import HELP, MOVES, Name, View, split_keys
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
 from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line
-from pulsar_on_kafka.client.values.texts import member_text, printable, process_text, time_text
+from pulsar_on_kafka.client.values.texts import member_text, printable, process_text
 from pulsar_on_kafka.exceptions import PulsarException
 
-_AROUND: Final = 8
-"""Lines that are not rows."""
+_AROUND: Final = 7
+"""Lines that are neither rows nor the age of the data."""
+_DRAW_S: Final = 1.0
+"""The longest time until the shown age grows."""
+_LOOK_S: Final = 0.1
+"""The interval at which the end of a pass is noticed."""
 _NUMBERS: Final = 6
 """Columns of numbers, to the right: those behind the first and before the last."""
 _NUMBERS_WIDTH: Final = 50
@@ -52,25 +60,34 @@ def top(
     if not (console.is_terminal and sys.stdin.isatty()):
         raise CommandFailed("pok top needs a terminal; pok overview shows the same once")
     with gathering(admin, tenant, namespace) as gather, typed_keys() as keys:
-        seen, view, failure = gather(), View(sort, only), ""
+        latest, view = LatestOverview(gather()), View(sort, only)
+        passes: BackgroundCall[Overview] = BackgroundCall("pok-top-overview")
+        details: BackgroundCall[tuple[Name, RenderableType]] = BackgroundCall("pok-top-detail")
         detail: RenderableType = ""
+        began_ms = 0
         with Live(console=console, screen=True, auto_refresh=False) as live:
             due_s = time.monotonic() + every
             while not view.ended:
-                lines = max(1, console.height - _AROUND)
-                late = _late(seen, admin.node.clock.now_ms(), failure)
-                live.update(detail if view.opened else _all(seen, view, lines, console.width, late), refresh=True)
+                clock = admin.node.clock
+                age = latest.lines(clock.now_ms())
+                lines = max(1, console.height - _AROUND - len(age))
+                shown = detail if view.opened else _all(latest.seen, view, lines, console.width)
+                live.update(Group(*map(_line, age), shown), refresh=True)
                 before = view
-                for key in keys(due_s - time.monotonic()):
-                    view = view.pressed(key, seen, lines)
-                if view.look or time.monotonic() >= due_s:
-                    try:
-                        seen, failure = gather(), ""
-                    except (StoreError, PulsarException) as away:
-                        failure = one_line(away)
-                    due_s = time.monotonic() + every
+                waits_s = _LOOK_S if passes.under_way or details.under_way else _DRAW_S
+                for key in keys(min(waits_s, max(_LOOK_S, due_s - time.monotonic()))):
+                    view = view.pressed(key, latest.seen, lines)
+                if (view.look or time.monotonic() >= due_s) and not passes.under_way:
+                    began_ms = clock.now_ms()
+                    passes.begin(gather)
+                if (made := passes.taken()) is not None:
+                    latest, due_s = _after(latest, made, began_ms), time.monotonic() + every
+                if (read := details.taken()) is not None:
+                    name, detail = read.result()
+                    before = replace(before, opened=name)
                 if view.opened is not None and (view.look or view.opened != before.opened):
-                    detail = _one(admin, seen, *view.opened, console.width)
+                    detail = detail if view.opened == before.opened else _line("reading ...")
+                    details.begin(partial(_one, admin, latest.seen, view.opened, console.width))
 
 
 @contextmanager
@@ -96,12 +113,15 @@ def typed_keys() -> Iterator[Callable[[float], list[str]]]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def _late(seen: Overview, now_ms: int, failure: str) -> str:
-    """The remark on numbers that could not be refreshed."""
-    return f"{age_text(now_ms - seen.gathered_ms)} old, Kafka does not answer: {failure}" if failure else ""
+def _after(latest: LatestOverview, made: Future[Overview], began_ms: int) -> LatestOverview:
+    """The data after a pass. Raises CommandFailed: the tenant or the namespace does not exist any more."""
+    try:
+        return LatestOverview(made.result())
+    except (StoreError, PulsarException) as away:
+        return latest.failed(one_line(away), began_ms)
 
 
-def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> RenderableType:
+def _all(seen: Overview, view: View, lines: int, width: int) -> RenderableType:
     rows = view.rows(seen)
     table = _table(COLUMNS, range(1, 1 + _NUMBERS))
     table.box = None
@@ -114,20 +134,16 @@ def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> Rende
         table.add_row(*map(Text, row), style="reverse" if at == view.place(rows) else "")
     table.expand = True
     number, backlog = totals_text(seen)
-    head = f"by {view.order.value}, {time_text(seen.gathered_ms)}"
-    if view.only is not Only.ALL:
-        head = f"{view.only.value} {head}"
-    if late:
-        head = f"{head}, {late}"
-    return Group(_line(head), _line(number), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
+    head = f"by {view.order.value}" if view.only is Only.ALL else f"{view.only.value} by {view.order.value}"
+    return Group(_line(number, head), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
 
 
-def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, width: int) -> RenderableType:
+def _one(admin: AdminClient, seen: Overview, requested: Name, width: int) -> tuple[Name, RenderableType]:
     """One subscription: read now, with the replies of its consumers."""
-    requested = topic, subscription
+    topic, subscription = requested
     row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == requested), None)
     if row is None:
-        return Group(_line(f"{subscription} of {topic} is gone"), _line(MOVES))
+        return requested, Group(_line(f"{subscription} of {topic} is gone"), _line(MOVES))
     parts: list[RenderableType] = [
         _line(f"{row.subscription} of {row.topic}, {row.type}"),
         _line(_facts(row, seen.gathered_ms)),
@@ -137,7 +153,7 @@ def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, widt
         parts += [*_cursors(admin, row, width), *_members(admin, row)]
     except PulsarException as failure:
         parts.append(_line(one_line(failure)))
-    return Group(*parts, _line(MOVES))
+    return requested, Group(*parts, _line(MOVES))
 
 
 def _facts(row: SubscriptionOverview, now_ms: int) -> str:

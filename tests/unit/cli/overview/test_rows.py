@@ -32,6 +32,7 @@ def test_what_moves_is_not_called_stuck() -> None:
     assert remarks(stuck(seconds=60), NOW_MS) == "stuck 1m"
     assert remarks(stuck(seconds=60, processes=()), NOW_MS) == "unconsumed 1m"
     assert remarks(slow(), NOW_MS) == "slow, 1h to go"
+    assert remarks(subscription(seen_ms=NOW_MS - 90_000), NOW_MS) == "as of 1m30s ago"
     assert remarks(slow(published_per_s=10.0), NOW_MS) == "slow, grows"
     assert remarks(subscription(durable=False), NOW_MS) == "not durable"
     assert remarks(subscription(unreadable="gone"), NOW_MS) == "unreadable: 1 partition"
