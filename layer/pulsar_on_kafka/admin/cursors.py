@@ -182,7 +182,7 @@ class CursorAdmin(AdminContext):
         excluded: bool,
     ) -> dict[int, int]:
         """The offset behind what an id expires. Nothing where the id lies beyond the end, as in Pulsar."""
-        requested = _native(message_id)
+        requested = native_id(message_id)
         if requested == NativeMessageId.latest:
             return {}
         if requested == NativeMessageId.earliest:
@@ -239,7 +239,7 @@ class CursorAdmin(AdminContext):
         *,
         excluded: bool,
     ) -> dict[int, Seek]:
-        requested = _native(message_id)
+        requested = native_id(message_id)
         starts, ends = self._log_ends(topic, deadline, partitions)
         if requested in (NativeMessageId.earliest, NativeMessageId.latest):
             offsets = starts if requested == NativeMessageId.earliest else ends
@@ -296,7 +296,8 @@ class CursorAdmin(AdminContext):
         return lasts or self.node.subscriptions.has_consumers(subscription, deadline)
 
 
-def _native(message_id: object) -> NativeMessageId:
+def native_id(message_id: object) -> NativeMessageId:
+    """Raises InvalidOption: it is no message id."""
     requested = native(message_id)
     if requested is None:
         raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")

@@ -14,6 +14,7 @@ from itertools import islice
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
+from pulsar_on_kafka.admin.cursors import native_id
 from pulsar_on_kafka.admin.letters import (
     REDRIVE,
     DeadLetter,
@@ -80,6 +81,25 @@ class DeadLetterAdmin(MessageAdmin):
         """
         with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
             return [dead_letter(message) for message in islice(letters, count)]
+
+    def dead_letter(self, topic: str, message_id: object) -> DeadLetter | None:
+        """One letter, also one that was put back or dropped; None: there is no message with this id.
+
+        Raises:
+            TopicNotFound: there is no such topic. InvalidMessage: the id is of another topic.
+        """
+        requested = native_id(message_id)
+        name, place, starts = self._beginning(topic, requested, self._deadline())
+        with self._session() as session:
+            reader = reader_of(session, name, place, starts)
+            while reader.has_message_available():
+                message = reader.read_next(round(self._timeout_s * 1000))
+                found = message.message_id()
+                if (found.ledger_id(), found.entry_id()) != (requested.ledger_id(), requested.entry_id()):
+                    break
+                if requested.batch_index() in (-1, found.batch_index()):
+                    return dead_letter(message)
+        return None
 
     def count_dead_letters(self, topic: str, wanted: LetterFilter | None = None, *, most: int | None = None) -> int:
         """The number of letters that are left, `most` at most: they are read. Raises the errors of `dead_letters`."""

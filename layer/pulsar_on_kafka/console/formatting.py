@@ -19,7 +19,7 @@ from pulsar_on_kafka.client.values.texts import (
 )
 
 NOTHING: Final = "\N{EN DASH}"
-_MAX_CHARS: Final = 20_000
+MAX_CHARS: Final = 20_000
 """The limit of a shown value's characters."""
 _SHORT_CHARS: Final = 2_000
 """The limit of the characters of a shown property."""
@@ -71,16 +71,17 @@ def value_text(message: ShownMessage) -> str:
     if message.payload is None:
         return "null"
     text = json.dumps(message.value, indent=2, ensure_ascii=False) if message.decoded else payload_text(message.payload)
-    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]} … ({len(text):,} characters)"
+    return shortened(text)
 
 
 def cut(text: str) -> str:
     """A short text on one line, cut where it is long."""
-    return (
-        printable(text)
-        if len(text) <= _SHORT_CHARS
-        else f"{printable(text[:_SHORT_CHARS])} … ({len(text):,} characters)"
-    )
+    return printable(shortened(text, _SHORT_CHARS))
+
+
+def shortened(text: str, most: int = MAX_CHARS) -> str:
+    """A text of at most so many characters, and the number of all."""
+    return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -30,6 +30,7 @@ from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETEN
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.dead_letter_growth import DeadLetterGrowth, SubscriptionKey
+from pulsar_on_kafka.console.history import History
 from pulsar_on_kafka.console.response_cache import Answers, CachedResponse, QuestionTurn, Unanswered
 from pulsar_on_kafka.console.rows import RequestedRows, shown
 from pulsar_on_kafka.service.role_owners import RoleOwner, role_owners
@@ -89,7 +90,7 @@ class OpenTransaction:
 
 class Site:
     """The site. Thread-safe. Memory: an overview, the cursors of `MAX_CURSORS` subscriptions, `MAX_RESPONSES` other
-    replies of hundreds of rows each at most, and see `Gatherer`."""
+    replies of hundreds of rows each at most, and see `Gatherer` and `History`."""
 
     def __init__(
         self, where: str, commands: ConsoleCommands, clock: Clock | None = None, *, every_s: float = EVERY_S
@@ -102,6 +103,7 @@ class Site:
         self._seen = GatheredOverview(None, "not connected yet")
         self._growth = DeadLetterGrowth()
         self._looked_s = self._passed_s = float("-inf")
+        self.history = History()
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
         self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
@@ -135,6 +137,7 @@ class Site:
         """Show this one, which was gathered elsewhere."""
         self._growth.saw(overview)
         shown(overview.subscriptions, RequestedRows())  # computes the figures, which no request waits for then
+        self.history.take(overview)
         self._seen = GatheredOverview(overview, failure)
 
     def close(self, deadline: Deadline) -> None:
@@ -238,6 +241,9 @@ class Site:
     def dead_letters(self, topic: str) -> CachedResponse[Sequence[DeadLetter]]:
         """The oldest ones that are left, `MAX_DEAD_LETTERS_SHOWN` at most."""
         return self.query(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
+
+    def dead_letter(self, topic: str, requested: NativeMessageId) -> CachedResponse[DeadLetter | None]:
+        return self.query(("dead letter", topic, str(requested)), lambda admin: admin.dead_letter(topic, requested))
 
     def transactions(self) -> CachedResponse[Sequence[OpenTransaction]]:
         """Unfinished transactions, the oldest first, `_MAX_TRANSACTIONS` at most."""

@@ -163,6 +163,17 @@ def test_a_command_is_copied(browser: Chromium, lonely: Console) -> None:
     assert until(lambda: browser.asked(copied), "the copy") == "pok clusters list --url kafka://kafka.shop:9092"
 
 
+def test_the_last_hour_is_drawn_with_its_gap(browser: Chromium, lonely: Console) -> None:
+    for minutes in (*range(60, 30, -1), *range(20, -1, -1)):
+        lonely.site.show(an_overview(3, now_ms=now_ms() - minutes * 60_000))
+    browser.open(lonely.at("/subscriptions"))
+    browser.click("#rows tbody th a")
+    browser.sees(".spark figcaption", "Acked of the last hour, up to")
+    curves = browser.asked("return [...document.querySelectorAll('.spark .curve')].map(found => found.ariaLabel)")
+    assert len(curves) == 3
+    assert all("with gaps" in curve for curve in curves)
+
+
 def test_a_narrow_screen_shows_every_page_without_scrolling_sideways(browser: Chromium, lonely: Console) -> None:
     lonely.site.show(an_overview(50, now_ms=now_ms()))
     with browser.narrow():

@@ -159,6 +159,11 @@ def test_what_is_chosen_while_the_page_is_loaded_anew_stays_chosen(
     browser.driver.execute_async_script(_ANSWERED_NOW)
     assert browser.texts("#redrive") == ["Redrive 1 …"]
     assert len(browser.all("[name=id]:checked")) == 1
+    with browser.narrow():
+        assert browser.asked(WIDTH) == NARROW
+        browser.click("tbody tr:nth-child(1) th a")
+        browser.sees(".reason", "no such account")
+        assert browser.asked(WIDTH) == NARROW
 
 
 @pytest.mark.long

@@ -140,6 +140,33 @@ def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
     ]  # fmt: skip
 
 
+def test_a_dead_letter_opens(client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique) -> None:
+    topic, stack = unique("orders"), "Traceback:\n  line 7\nKeyError: 7"
+    consumer = client.subscribe(
+        topic, "billing", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    producer = client.create_producer(topic, schema=JsonSchema(Order))
+    producer.send(Order(number=7, item="kettle"), {"stacktrace": stack, "tries": "a few"}, partition_key="k7")
+    for _ in range(2):
+        message = consumer.receive(60_000)
+        consumer.negative_acknowledge(message, reason="no account 7")
+    letters = f"{full(topic)}-billing-DLQ"
+    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 1, "the dead letter")
+    page = console.says("no account 7", "/dead-letters", topic=letters)
+    (link,) = re.findall(r'href="(/dead-letter\?[^"]+)"', page)
+    shown = console.get(unescape(link))
+    assert f'<pre class="value">{stack}</pre>' in shown
+    text = text_of(shown)
+    for expected in (
+        "Reason no account 7", f"From {full(topic)}", "Subscription billing", "Deliveries 2", "Key k7", "tries a few",
+        '"item": "kettle"',
+    ):  # fmt: skip
+        assert expected in text
+    missing = unescape(link).removesuffix("%3A0") + "%3A5"
+    assert "There is no message with this id." in text_of(console.get(missing))
+
+
 def test_an_open_transaction_and_whom_it_blocks(
     process: Process, client: pulsar.Client, console: Console, unique: Unique
 ) -> None:

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pulsar_on_kafka.console.pages.cluster_pages import replication_page, roles_page, transactions_page
-from pulsar_on_kafka.console.pages.dead_letters_page import dead_letters_page
+from pulsar_on_kafka.console.pages.dead_letters_page import dead_letter_page, dead_letters_page
 from pulsar_on_kafka.console.pages.guard import ConsoleGuard
 from pulsar_on_kafka.console.pages.health_page import health_page
 from pulsar_on_kafka.console.pages.login_page import login_page
@@ -42,6 +42,7 @@ PAGES: Final[dict[str, PageHandler]] = {
     "/messages": messages_page,
     "/schemas": schemas_page,
     "/dead-letters": dead_letters_page,
+    "/dead-letter": dead_letter_page,
     "/plan": plan_page,
     "/transactions": transactions_page,
     "/replication": replication_page,

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 from pulsar_on_kafka.console.access import READER, ConsoleAccess
 from pulsar_on_kafka.console.formatting import FILTERS, link
+from pulsar_on_kafka.console.history import HEIGHT, SAMPLES
 from pulsar_on_kafka.console.hole_map import COLUMNS
 from pulsar_on_kafka.console.operations import Operations
 from pulsar_on_kafka.console.operators import OperatorRights
@@ -50,7 +51,9 @@ class PageRenderer:
             lstrip_blocks=True,
         )
         self._templates.filters.update(FILTERS)
-        self._templates.globals.update(link=link, pok=site.commands.line, columns=COLUMNS)
+        self._templates.globals.update(
+            link=link, pok=site.commands.line, columns=COLUMNS, history=site.history.of, samples=SAMPLES, height=HEIGHT
+        )
 
     def page(self, template: str, request: Request, status: int = 200, **shown_there: Any) -> Response:
         seen, now_ms = self.site.look(), self.site.clock.now_ms()
