@@ -112,7 +112,7 @@ def sentence(found: Findings, concerns: Sequence[Concern]) -> str:
     overview = found.overview
     size = f"{counted(len(overview.subscriptions), 'subscription')} of {counted(len(overview.topics), 'topic')}"
     if concerns:
-        return f"{counted(len(concerns), 'thing')} {'needs' if len(concerns) == 1 else 'need'} an operator, of {size}."
+        return f"{counted(len(concerns), 'thing')} {'needs' if len(concerns) == 1 else 'need'} an operator."
     if found.unchecked:
         return f"No problem is known of {size}, but not all could be checked."
     return f"All is well: {size}, and none of them needs an operator."

@@ -16,6 +16,7 @@ from pulsar_on_kafka.base.http_server import HttpGuard
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.console.access import ConsoleAccess, Visitor
 from pulsar_on_kafka.console.commands import ConsoleCommands
+from pulsar_on_kafka.console.pages.app import PAGES
 from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
 from tests.consoles import Console, a_console, text_of
@@ -80,6 +81,12 @@ def test_a_token_is_wanted(guarded: Console) -> None:
     assert asked(guarded, Authorization="bearer s3cret").status_code == 200
     sent_away = asked(guarded, **HTML)
     assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/login")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_is_shown_without_a_right(guarded: Console, path: str) -> None:
+    refused = asked(guarded, f"{path}?topic=orders&partition=0&offset=0")
+    assert (refused.status_code, "<" in refused.text) == (401, False)
 
 
 def test_a_browser_logs_in_and_keeps_a_cookie_that_is_not_the_token(guarded: Console) -> None:
