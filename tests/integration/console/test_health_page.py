@@ -66,6 +66,6 @@ def test_new_dead_letters_are_a_concern(lonely: Console) -> None:
 @pytest.mark.kafka
 def test_of_a_broker_it_checks_transactions_and_roles(client: pulsar.Client, console: Console, unique: Unique) -> None:
     client.subscribe(unique("orders"), "billing", SHARED)
-    told = console.says("subscription", "/")
+    told = console.says("an operator", "/")
     assert "Whether all is well is not known" not in told
     assert "Not checked" not in told

@@ -39,7 +39,7 @@ def test_from_the_first_page_to_a_message_and_a_schema(
     consumer.acknowledge(consumer.receive(60_000))
     consumer.flush()
     browser.open(console.at("/"))
-    browser.sees("h1.verdict", "subscription")
+    browser.sees("h1.verdict", "an operator")
     browser.click('.bar nav a[href="/topics"]')
     browser.press("/", *topic)
     browser.sees("#rows tbody th a", topic)
