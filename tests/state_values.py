@@ -602,6 +602,7 @@ VALUES: Final[Mapping[str, Case]] = {
     "void": Case(encode_buffer_entry, lambda data: decode_buffer_entry("VOID", data), VoidEntry(17, BitMap64([301]))),
     "low-water mark": Case(encode_low_water, decode_low_water, 2**64 - 1),
     "transaction": Case(encode_log_value, decode_log_value, NewTransaction(3, 5, 60_000, 17, "9f86")),
+    "transaction of the owner's process": Case(encode_log_value, decode_log_value, NewTransaction(3, 5, 60_000, 17)),
     "transaction with an owner": Case(
         encode_log_value, decode_log_value, NewTransaction(3, 5, 60_000, 17, "9f86", "billing")
     ),

@@ -65,6 +65,7 @@ WRITTEN: Final[Mapping[str, bytes]] = {
     "aborted": b"\x01\x02\xa7\xad\xd9\xec\x11\x01\x02\xac\x02\x90\x03\x80\xd0\x95\xff\xbc1 \x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00:0\x00\x00\x01\x00\x00\x00\x00\x00\x01\x00\x10\x00\x00\x00-\x01.\x01",
     "void": b"\x01\x03\xdf\xff\xb9\x19\x11\x1e\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00:0\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x10\x00\x00\x00-\x01",
     "low-water mark": b"\x01\x04m5\xc6_\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    "transaction of the owner's process": b'{"v":1,"op":"NEW","by":3,"start_ms":5,"timeout_ms":60000,"max_local_id":17,"request":""}',
     "transaction": b'{"v":1,"op":"NEW","by":3,"start_ms":5,"timeout_ms":60000,"max_local_id":17,"request":"9f86"}',
     "partitions of a transaction": b'{"v":1,"op":"ADD_PARTITION","by":3,"partitions":[["persistent://public/default/orders",0],["\xc3\xbc",1]]}',
     "subscriptions of a transaction": b'{"v":1,"op":"ADD_SUBSCRIPTION","by":3,"subscriptions":[["persistent://public/default/orders",0,"audit"]]}',

@@ -192,7 +192,11 @@ def _check(fleet: _Fleet) -> None:
             assert [(one, next_) for one, next_ in pairwise(numbers) if one > next_] == [], (subscription, key)
     with _reading(fleet) as reader:
         copies: list[str] = []
-        until(lambda: fleet.sent() <= {*_read_on(reader, copies)}, lambda: f"{len(copies)} copies are there")
+        until(
+            lambda: fleet.sent() <= {*_read_on(reader, copies)},
+            lambda: f"{len(copies)} copies are there\n{fleet.errors()}",
+            progress=lambda: len(copies),
+        )
     for role in list(fleet.running):
         fleet.stop(role)
     failed = sum(len(program.lines("failed")) for program in fleet.all)

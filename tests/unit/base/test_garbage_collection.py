@@ -59,7 +59,7 @@ def test_young_cycles_are_bounded_by_the_threshold() -> None:
     for _ in range(20 * THRESHOLDS[0]):
         _Cycle()
         most = max(most, _Cycle.alive)
-    assert most <= THRESHOLDS[0] + 1
+    assert most <= THRESHOLDS[0] * 1.01, "since Python 3.12 a collection waits for the next safe point"
 
 
 def test_cycles_that_lived_for_some_time_are_freed() -> None:

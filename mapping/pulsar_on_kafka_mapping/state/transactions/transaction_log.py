@@ -20,7 +20,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.state.codecs.json_records import Count, JsonRecords
@@ -58,14 +58,14 @@ class TopicSubscription(NamedTuple):
 
 class NewTransaction(Struct, frozen=True, omit_defaults=True):
     """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" for a client in
-    the owner's own process; `owner` is the role that began it, "" without authentication (`Begin`). An empty value is
-    omitted."""
+    the owner's own process; `owner` is the role that began it, "" without authentication (`Begin`). An empty `owner` is
+    omitted, an empty `request` is not: 0.2.0 requires one."""
 
     by: Count
     start_ms: Count
     timeout_ms: Count
     max_local_id: Count
-    request: str = ""
+    request: str = field(default_factory=str)
     owner: str = ""
 
 

@@ -7,6 +7,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -344,7 +345,8 @@ class PulsarAdmin:
             with urllib.request.urlopen(request, timeout=timeout_s, context=self._tls) as answer:  # noqa: S310 - as above
                 return dict(answer.headers), answer.read()
         except urllib.error.HTTPError as refusal:
-            reply = refusal.read()
+            with closing(refusal):  # it holds the connection
+                reply = refusal.read()
             kind: type[errors.LayerError] = _ERRORS.get(refusal.code, errors.ConnectFailed)
             raise (TopicIsMigrated if _MIGRATED in reply else kind)(
                 f"{call}: {refusal.code} {reply[:200]!r}"

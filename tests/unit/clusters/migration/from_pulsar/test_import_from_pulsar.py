@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from email.message import Message
+from io import BytesIO
 from urllib.error import HTTPError
 
 import pytest
@@ -101,6 +102,13 @@ def test_a_partition_with_its_cursors() -> None:
     }
 
 
+def refused(code: int) -> HTTPError:
+    """Closed, as Python 3.14 warns of one that is not."""
+    made = HTTPError("", code, "", Message(), BytesIO())
+    made.close()
+    return made
+
+
 def test_entries_behind_the_last_message() -> None:
     name = "persistent://acme/shop/orders"
     at = "/persistent/acme/shop/orders/ledger"
@@ -117,9 +125,9 @@ def test_entries_behind_the_last_message() -> None:
             if path == f"{at}/15/entry/3":
                 raise ConnectFailed(path) from TimeoutError()
             if path == f"{at}/15/entry/4":
-                raise ConnectFailed(path) from HTTPError(path, 500, "", Message(), None)
+                raise ConnectFailed(path) from refused(500)
             if path == f"{at}/15/entry/5":
-                raise ConnectFailed(path) from HTTPError(path, 503, "", Message(), None)
+                raise ConnectFailed(path) from refused(503)
             for (ledger, entry), headers in told.items():
                 if path == f"{at}/{ledger}/entry/{entry}":
                     return headers, b""
