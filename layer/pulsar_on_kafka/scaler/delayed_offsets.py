@@ -41,6 +41,7 @@ class DelayedOffsets:
         self._delayed.advance(now_ms)
         self._pending.difference_update(BitMap64(self._delayed.take_due(len(self._delayed))))
         self._pending.remove_range(0, first)
+        self.begin = max(self.begin, first)
         if len(self._delayed) > 2 * len(self._pending) + _FEW:
             self._delayed.forget_below(first)
         return self._pending.intersection_cardinality(unacknowledged)

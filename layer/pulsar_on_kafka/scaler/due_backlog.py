@@ -129,7 +129,8 @@ class DueBacklogs:
 
     def _read_on(self, kafka_topic: str, cursors: Sequence[PartitionCursor], followed: _Followed, now_ms: int) -> None:
         """Reads up to the ends that the cursors name, as far as there is time."""
-        room = MAX_DELAYED - sum(each.known() for each in self._followed.values())
+        with self._lock:
+            room = MAX_DELAYED - sum(each.known() for each in self._followed.values())
         parts = [followed.partitions[each.partition] for each in cursors]
         ranges = [
             OffsetRange(kafka_topic, each.partition, part.position, each.end)

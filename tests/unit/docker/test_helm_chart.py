@@ -112,6 +112,7 @@ def test_options_reach_arguments_that_pok_takes() -> None:
         "gateway.tokens.secretName=tokens", "gateway.tokens.superUsers={admin,ops}",
         "gateway.tokens.authorization=true", "gateway.domain=.default.svc",
         "gateway.extraArgs={--session-grace=30}", "image.tag=0.2.0", "namePrefix=eu",
+        "console.operators=true",
     )  # fmt: skip
 
     def one(kind: str, name: str) -> dict[str, Any]:
@@ -130,6 +131,7 @@ def test_options_reach_arguments_that_pok_takes() -> None:
     assert said["advertised"] == "$(POD_NAME).eu-gateway.default.svc"
     said = understood(*console["args"][:-1])
     assert said["console_token_file"] == "/etc/pok-console/token"
+    assert said["console_operators_file"] == "/etc/pok-console/operators"
     assert {each["image"] for each in (scaler, gateway, console)} == {"pulsar-on-kafka-serve:0.2.0"}
 
 

@@ -19,8 +19,10 @@ def test_those_count_that_are_unacknowledged_and_whose_time_has_not_come(
     steps: list[tuple[int, int, set[int], int]],
 ) -> None:
     counted, due, now, first = DelayedOffsets(0), dict[int, int](), 0, 0
+    read = set[int]()  # once, as a message has one time
     for offset, delay, unacknowledged, passes in steps:
-        if delay and offset not in due and offset >= first:
+        if delay and offset not in read and offset >= first:
+            read.add(offset)
             due[offset] = now + delay
             counted.add(offset, NOW_MS + due[offset] * TICK_MS)
         now += passes
@@ -36,6 +38,8 @@ def test_a_cursor_that_was_set_back_and_another_log_are_noticed() -> None:
     assert not counted.begins_after(5, 9)
     assert counted.begins_after(4, 9)
     assert counted.begins_after(5, 8)
+    assert counted.not_due(BitMap64(), 7, NOW_MS) == 0
+    assert counted.begins_after(6, 9), "those below 7 were forgotten"
 
 
 def test_acknowledged_ones_do_not_stay_in_memory() -> None:
