@@ -131,7 +131,7 @@ class Chromium:
         """A PNG of the window; POK_PICTURES names another directory for it."""
         file = Path(os.environ.get("POK_PICTURES") or directory) / name
         image = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
-        image.quantize(_COLOURS, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+        image.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
         return file
 
 

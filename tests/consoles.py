@@ -18,6 +18,7 @@ from pulsar_on_kafka.console.commands import ConsoleCommands
 from pulsar_on_kafka.console.operators import OperatorRights
 from pulsar_on_kafka.console.pages.server import ConsoleServer
 from pulsar_on_kafka.console.view_model import Site
+from pulsar_on_kafka.schema import JsonSchema, Record
 from tests.steps import EARLIEST, SHARED
 from tests.waiting import until
 
@@ -85,6 +86,22 @@ def refused_payments(client: pulsar.Client, admin: AdminClient, topic: str) -> s
         consumer.negative_acknowledge(consumer.receive(60_000))
     letters = f"persistent://public/default/{topic}-ledger-DLQ"
     until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
+    consumer.close()
+    return letters
+
+
+def a_refused_order(client: pulsar.Client, admin: AdminClient, topic: str, order: Record, stack: str) -> str:
+    """A message with key k7 that a consumer of `billing` has refused for good; returns the topic of its dead letter."""
+    consumer = client.subscribe(
+        topic, "billing", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    producer = client.create_producer(topic, schema=JsonSchema(type(order)))
+    producer.send(order, {"stacktrace": stack, "tries": "a few"}, partition_key="k7")
+    for _ in range(2):
+        consumer.negative_acknowledge(consumer.receive(60_000), reason="no account 7")
+    letters = f"persistent://public/default/{topic}-billing-DLQ"
+    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 1, "the dead letter")
     consumer.close()
     return letters
 

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +17,10 @@ from selenium.webdriver.common.keys import Keys
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.records import Overview
 from pulsar_on_kafka.schema import Float, Integer, JsonSchema, Record, String
 from tests.browser import MAX_PICTURE_BYTES, NARROW, WIDTH, Chromium
-from tests.consoles import SUBSCRIPTIONS, Console, refused_payments
+from tests.consoles import SUBSCRIPTIONS, Console, a_refused_order, refused_payments
 from tests.many_subscriptions import an_overview
 from tests.steps import EARLIEST, SHARED, Unique
 
@@ -166,15 +170,40 @@ def test_what_is_chosen_while_the_page_is_loaded_anew_stays_chosen(
         assert browser.asked(WIDTH) == NARROW
 
 
+def an_hour(last: Overview) -> Iterator[Overview]:
+    """Overviews of the hour before this one, with other backlogs of stuck subscriptions, and a pause; and this one."""
+    stuck = sorted(last.subscriptions, key=lambda each: each.stuck_since_ms or last.gathered_ms)[:200]
+    for minutes in (*range(60, 44, -2), *range(36, 0, -2)):
+        share = 1 - minutes / 90 + math.sin(minutes / 7) / 12
+        earlier = {(each.topic, each.subscription): each for each in last.subscriptions}
+        for each in stuck:
+            parts = (replace(part, backlog=round(part.backlog * share)) for part in each.partitions)
+            earlier[each.topic, each.subscription] = replace(each, partitions=tuple(parts))
+        yield replace(last, gathered_ms=last.gathered_ms - minutes * 60_000, subscriptions=tuple(earlier.values()))
+    yield last
+
+
 @pytest.mark.long
 def test_pictures_of_the_documentation(
-    client: pulsar.Client, browser: Chromium, console: Console, lonely: Console, unique: Unique,
-    tmp_path: Path,
+    client: pulsar.Client, admin: AdminClient, browser: Chromium, console: Console, operated: Console, lonely: Console,
+    unique: Unique, tmp_path: Path,
 ) -> None:  # fmt: skip
-    lonely.site.show(an_overview(10_000, now_ms=now_ms()))
-    browser.open(lonely.at(sort="stuck"))
+    for overview in an_hour(an_overview(10_000, now_ms=now_ms())):
+        lonely.site.show(overview)
+    browser.open(lonely.at("/"))
+    made = [browser.picture("console-first.png", tmp_path)]
+    browser.open(lonely.at(SUBSCRIPTIONS, sort="stuck"))
     browser.press("j", "j", "j")
-    made = [browser.picture("console-subscriptions.png", tmp_path)]
+    made.append(browser.picture("console-subscriptions.png", tmp_path))
+    browser.log_in(operated.at("/login"), operated.token)
+    stack = "Traceback (most recent call last):\n  File \"billing.py\", line 31, in charge\nKeyError: 'customer 7'"
+    letters = a_refused_order(
+        client, admin, unique("orders"), Order(number=7, customer="customer 7", total=19.9), stack
+    )
+    browser.open(operated.at("/dead-letters", topic=letters))
+    browser.click("#rows tbody th a")
+    browser.sees(".reason", "no account 7")
+    made.append(browser.picture("console-dead-letter.png", tmp_path))
     topic = unique("orders")
     orders(client, topic, 12_000)
     browser.prefer("dark")

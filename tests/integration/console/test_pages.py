@@ -12,7 +12,7 @@ import requests
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
-from tests.consoles import SUBSCRIPTIONS, Console, refused_payments, text_of
+from tests.consoles import SUBSCRIPTIONS, Console, a_refused_order, refused_payments, text_of
 from tests.integration.subscriptions.test_leased_messages import two
 from tests.steps import EARLIEST, KEY_SHARED, SHARED, Process, Unique, receive, send
 from tests.waiting import until
@@ -142,17 +142,7 @@ def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
 
 def test_a_dead_letter_opens(client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique) -> None:
     topic, stack = unique("orders"), "Traceback:\n  line 7\nKeyError: 7"
-    consumer = client.subscribe(
-        topic, "billing", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
-    )  # fmt: skip
-    producer = client.create_producer(topic, schema=JsonSchema(Order))
-    producer.send(Order(number=7, item="kettle"), {"stacktrace": stack, "tries": "a few"}, partition_key="k7")
-    for _ in range(2):
-        message = consumer.receive(60_000)
-        consumer.negative_acknowledge(message, reason="no account 7")
-    letters = f"{full(topic)}-billing-DLQ"
-    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 1, "the dead letter")
+    letters = a_refused_order(client, admin, topic, Order(number=7, item="kettle"), stack)
     page = console.says("no account 7", "/dead-letters", topic=letters)
     (link,) = re.findall(r'href="(/dead-letter\?[^"]+)"', page)
     shown = console.get(unescape(link))
