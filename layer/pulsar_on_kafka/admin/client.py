@@ -163,6 +163,10 @@ class AdminClient(
         """Full names of the namespace's topics (partitioned ones once)."""
         return [record.name for record in self.node.topics.list(namespace, self._deadline())]
 
+    def list_all_topics(self) -> list[str]:
+        """Full names of all topics of the cluster (partitioned ones once), one sequential read of the stored topics."""
+        return sorted(record.name for record in self.node.topics.records.active(self._deadline()))
+
     def list_partitions(self, topic: str) -> list[str]:
         """Full names of a topic's partitions; the topic itself when it is not partitioned."""
         return list(self._topic(topic, self._deadline()).partition_names)
@@ -268,6 +272,10 @@ class AdminClient(
     def list_namespaces(self, tenant: str) -> list[str]:
         """The names of a tenant's namespaces, as tenant/namespace."""
         return self.node.namespaces.list(tenant, self._deadline())
+
+    def list_all_namespaces(self) -> list[str]:
+        """The names of all namespaces of the cluster, as tenant/namespace."""
+        return [*self.node.namespaces.all(self._deadline())]
 
     def _backlog_exceeded(self, topic: Topic) -> str:
         try:

@@ -13,6 +13,7 @@ import typer
 from pulsar_on_kafka.base.text import installed_version
 from pulsar_on_kafka.cli.shared.completing import complete_profile
 from pulsar_on_kafka.cli.shared.on_demand import OnDemand, OnDemandGroup
+from pulsar_on_kafka.cli.shared.output import is_coloured
 from pulsar_on_kafka.cli.shared.settings import (
     DEBUG_HELP,
     INSTANCE_HELP,
@@ -175,6 +176,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 shows what it can
+    if not is_coloured():
+        from typer import rich_utils  # only then: rich takes long to load
+
+        rich_utils.COLOR_SYSTEM = None
     app(prog_name="pok")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -178,6 +179,9 @@ def translate_code(code: int, what: str, *needed: Right) -> errors.LayerError:
 _NO_LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 
 
+_REPORT_INTERVAL_S: Final = 60.0
+
+
 class ErrorEvents:
     """An `error_cb`. Keeps the last failed login, the error after which a handle does nothing more, and the latest."""
 
@@ -189,6 +193,8 @@ class ErrorEvents:
         self.fatal: LayerError | None = None
         self.latest: LayerError | None = None
         """The latest error of one broker; that all are down is less specific."""
+        self._reported_s: dict[int, float] = {}
+        """The time of the last line about each error code."""
         self.no_topic: LayerError | None = None
         """The error of a deleted topic. librdkafka reports it to a consumer that is assigned by hand only here."""
 
@@ -206,9 +212,19 @@ class ErrorEvents:
         elif is_no_such_topic(error):
             self.no_topic = translate(error, self._what)
         else:
-            self._report(logging.INFO, str(translate(error, self._what)))
+            level = logging.INFO if self._is_new(error.code()) else logging.DEBUG
+            self._report(level, translate(error, self._what))
 
-    def _report(self, level: int, line: str) -> None:
+    def _is_new(self, code: int) -> bool:
+        """Whether no line in the last minute was about this error code: librdkafka reports each attempt to connect."""
+        now_s = time.monotonic()
+        before_s = self._reported_s.get(code)
+        if before_s is not None and now_s - before_s < _REPORT_INTERVAL_S:
+            return False
+        self._reported_s[code] = now_s
+        return True
+
+    def _report(self, level: int, line: str | LayerError) -> None:
         if self._call_later is None:
             _log.log(level, "%s", line)
         else:

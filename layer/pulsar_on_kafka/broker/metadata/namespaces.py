@@ -284,7 +284,11 @@ class Namespaces:
 
     def list(self, tenant: str, deadline: Deadline) -> list[str]:
         """The namespaces of a tenant, by name."""
-        return sorted(name for name in self._names(deadline) if name.split("/")[0] == tenant)
+        return [name for name in self.all(deadline) if name.split("/")[0] == tenant]
+
+    def all(self, deadline: Deadline) -> Sequence[str]:
+        """The namespaces of all tenants, by name."""
+        return sorted(self._names(deadline))
 
     def tenants(self, deadline: Deadline) -> Sequence[str]:
         """Tenants with namespaces, by name."""

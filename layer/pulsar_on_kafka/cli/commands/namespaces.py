@@ -30,9 +30,17 @@ policies_of(app, NamespaceArgument, "Policies of a namespace: for all its topics
 
 @command(app, "list")
 def list_namespaces(
-    settings: Settings, admin: AdminClient, tenant: Annotated[str, typer.Argument(metavar="TENANT")]
+    settings: Settings,
+    admin: AdminClient,
+    tenant: Annotated[str | None, typer.Argument(metavar="TENANT", show_default=False)] = None,
+    everywhere: Annotated[bool, typer.Option("--all", help="Of all tenants of the cluster.")] = False,
 ) -> None:
-    """List the namespaces of a tenant, one a line."""
+    """List the namespaces of a tenant or of the cluster, one a line."""
+    if everywhere is (tenant is not None):
+        raise typer.BadParameter("name a tenant, or use --all", param_hint="TENANT")
+    if tenant is None:
+        show_names(settings, admin.list_all_namespaces())
+        return
     found = admin.list_namespaces(tenant)
     if not found and tenant not in admin.list_tenants():
         raise CommandFailed(f"there is no tenant {tenant!r:.120}: it has no namespaces")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
+_DEFAULT_NAMESPACE: Final = "public/default"
+
 TopicArgument = Annotated[
     str,
     typer.Argument(
@@ -54,10 +56,13 @@ policies_of(app, TopicArgument, "Policies of a topic, which count before those o
 def list_topics(
     settings: Settings,
     admin: AdminClient,
-    namespace: Annotated[str, typer.Argument(metavar="[NAMESPACE]", help="tenant/namespace.")] = "public/default",
+    namespace: Annotated[str, typer.Argument(metavar="NAMESPACE", help="tenant/namespace.")] = _DEFAULT_NAMESPACE,
+    everywhere: Annotated[bool, typer.Option("--all", help="Of all tenants and namespaces of the cluster.")] = False,
 ) -> None:
-    """List the topics of a namespace, one a line (partitioned ones once)."""
-    show_names(settings, admin.list_topics(namespace))
+    """List the topics of a namespace or of the cluster, one a line (partitioned ones once)."""
+    if everywhere and namespace != _DEFAULT_NAMESPACE:
+        raise typer.BadParameter(f"it goes without a namespace, got {namespace:.60}", param_hint="--all")
+    show_names(settings, admin.list_all_topics() if everywhere else admin.list_topics(namespace))
 
 
 @command(app, "create")

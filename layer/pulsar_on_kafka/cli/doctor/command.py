@@ -34,7 +34,15 @@ from pulsar_on_kafka.cli.doctor.cluster import (
 from pulsar_on_kafka.cli.doctor.data_topics import check_data_topics
 from pulsar_on_kafka.cli.doctor.probe import probe
 from pulsar_on_kafka.cli.doctor.state import check_state
-from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, YesOption, news, one_line, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import (
+    EXIT_FAILED,
+    YesOption,
+    is_coloured,
+    news,
+    one_line,
+    write_json,
+    write_line,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
@@ -86,7 +94,7 @@ def _show(findings: Sequence[DoctorFinding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         status = f"{finding.status.value:<4}"
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and is_coloured():
             status = typer.style(status, fg=_COLOURS[finding.status], bold=True)
         write_line(f"{status}  {finding.check:<{width}}  {printable(finding.found)}")
         if finding.advice:

@@ -57,6 +57,23 @@ def _take_as_typed(command: Any) -> None:
         _take_as_typed(inner)
 
 
+def _show_flags_as_flags(command: Any) -> Any:
+    """Help shows `--yes`, and not `--yes <bool>` as typer 0.29 does: a flag takes no value. Gives the command."""
+    known = command.get_params
+
+    def shown(ctx: Any) -> Any:
+        found = known(ctx)  # the option --help among them
+        for parameter in found:
+            if getattr(parameter, "is_flag", False):
+                parameter.display_type_rich = lambda ctx: None
+        return found
+
+    command.get_params = shown
+    for inner in getattr(command, "commands", {}).values():
+        _show_flags_as_flags(inner)
+    return command
+
+
 class OnDemandGroup(TyperGroup):
     """Derive from it with `on_demand`, commands by name in the order in which they are listed."""
 
@@ -66,6 +83,7 @@ class OnDemandGroup(TyperGroup):
         super().__init__(**options)
         for name, reported in self.on_demand.items():
             self.add_command(TyperCommand(name, help=reported.help))
+        _show_flags_as_flags(self)
 
     def make_context(self, *given: Any, **options: Any) -> Any:
         if options.get("resilient_parsing"):
@@ -98,9 +116,9 @@ def loaded(name: str, reported: OnDemand) -> Any:
     if isinstance(found, typer.Typer):
         group = get_group(found)
         group.name, group.help = name, reported.help
-        return group
+        return _show_flags_as_flags(group)
     from pulsar_on_kafka.cli.shared.command import command
 
     alone = typer.Typer(add_completion=False)
     command(alone, name, passes_on=reported.passes_on)(found)
-    return get_command(alone)
+    return _show_flags_as_flags(get_command(alone))

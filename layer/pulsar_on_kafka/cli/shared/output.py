@@ -167,10 +167,15 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(value)) for value in row))
-    console = Console(markup=False, highlight=False, emoji=False)
+    console = Console(markup=False, highlight=False, emoji=False, color_system="auto" if is_coloured() else None)
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
     console.print(table)
+
+
+def is_coloured() -> bool:
+    """Whether terminals show colours and styles: NO_COLOR is not set, or empty (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")
 
 
 def news(line: str) -> None:
@@ -201,7 +206,7 @@ def _bar(what: str, total: int | None, shown: bool) -> Iterator[tuple[Progress, 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, color_system="auto" if is_coloured() else None)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
         yield bar, bar.add_task(what, total=total)
