@@ -65,9 +65,9 @@ class Action(ABC):
         """The path and the parameters of the page that shows the result."""
 
     @property
-    def what(self) -> str:
-        """The action in words of the audit line."""
-        return " ".join(f"{_AUDITED.get(name, name)}={','.join(values)}" for name, values in self.fields())
+    def what(self) -> list[tuple[str, str]]:
+        """The fields of the audit line."""
+        return [(_AUDITED.get(name, name), ",".join(values)) for name, values in self.fields()]
 
     def fields(self) -> list[tuple[str, list[str]]]:
         """The fields of the form."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from pulsar_on_kafka.client.values.texts import printable
@@ -13,7 +15,10 @@ from pulsar_on_kafka.console.view_model import Site
 _audit: Final = logging.getLogger("pulsar_on_kafka.console.audit")
 _RIGHTS_TIMEOUT_S: Final = 8.0
 _MAX_CHARS: Final = 2000
-"""The limit of each part of an audit line."""
+"""The limit of each value of an audit line."""
+
+Fields = Sequence[tuple[str, str]]
+"""Names and values of an audit line."""
 
 
 class Operations:
@@ -43,8 +48,15 @@ class Operations:
         return done
 
 
-def audit(operator: str, address: str, what: str, result: str, *, failed: bool = False) -> None:
+def audit(operator: str, address: str, what: Fields, result: str, *, failed: bool = False) -> None:
     """Logs who did what on what, from where, and the result. The level is WARNING for a failure or a refusal."""
     level = logging.WARNING if failed else logging.INFO
-    shown = (printable(operator) or "-", address, printable(what)[:_MAX_CHARS], printable(result)[:_MAX_CHARS])
-    _audit.log(level, "console=audit operator=%s from=%s %s result=%s", *shown)
+    fields = [("operator", operator or "-"), ("from", address), *what, ("result", result)]
+    _audit.log(level, "console=audit %s", " ".join(f"{name}={quoted(value)}" for name, value in fields))
+
+
+def quoted(value: str) -> str:
+    """The value of a field; as JSON has it if it has spaces or quotes, so that no value passes for another field."""
+    cut = value[:_MAX_CHARS]
+    is_plain = cut and not any(each.isspace() or each == '"' for each in cut)
+    return printable(cut if is_plain else json.dumps(cut, ensure_ascii=False))

@@ -128,7 +128,10 @@ def test_forms_of_others_are_not_obeyed(operated: Console, caplog: pytest.LogCap
         assert anna.get(operated.at("/operate"), timeout=60).status_code == 405
     assert requests.post(operated.at("/operate"), {"csrf": "x"}, timeout=60).status_code == 401
     assert requests.post(operated.at("/operate"), "x" * 70_000, headers=operated.bearer, timeout=60).status_code == 403
-    assert "action=skip topic=orders subscription=billing result=refused: not a form" in audited(caplog)[0]
+    assert (
+        'action=skip topic=orders subscription=billing result="refused: not a form of this console"'
+        in audited(caplog)[0]
+    )
     access = ConsoleAccess("", {"anna": "a", "ben": "b"})
     proofs = {access.csrf(Visitor(name)) for name in ("", "anna", "ben")}
     assert len(proofs | {access.cookie(Visitor(name)) for name in ("", "anna", "ben")}) == 6
@@ -150,7 +153,7 @@ def test_those_who_only_read_change_nothing(
     (line,) = audited(caplog)
     done, _, result = line.partition(" result=")
     assert done == "console=audit operator=- from=127.0.0.1 action=skip topic=orders subscription=billing"
-    assert result == "refused: this needs the role operate: log in with the token of an operator"
+    assert result == '"refused: this needs the role operate: log in with the token of an operator"'
 
 
 def test_each_operator_has_a_cookie_and_a_name(operated: Console) -> None:

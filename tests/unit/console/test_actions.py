@@ -14,6 +14,7 @@ from pulsar_on_kafka.console.actions import (
     SkipMessages,
     action_of,
 )
+from pulsar_on_kafka.console.operations import quoted
 
 NOW_MS = 1_795_600_000_000
 TOPIC = "persistent://public/default/orders"
@@ -74,4 +75,20 @@ def test_a_malformed_form_is_refused_by_name(form: dict[str, list[str]], reason:
 
 def test_an_audit_line_names_the_action() -> None:
     found = action_of({"action": ["skip"], "count": ["12"], **ON}, NOW_MS)
-    assert found.what == f"action=skip topic={TOPIC} subscription=billing count=12"
+    assert found.what == [("action", "skip"), ("topic", TOPIC), ("subscription", "billing"), ("count", "12")]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("orders", "orders"),
+        ("a=1,b=2", "a=1,b=2"),
+        ("", '""'),
+        ("k result=done", '"k result=done"'),
+        ('k"', '"k\\""'),
+        ("k\nresult=done", '"k\\nresult=done"'),
+        ("k\u2028result", '"k\\u2028result"'),
+    ],
+)
+def test_no_value_passes_for_another_field_of_the_audit_line(value: str, shown: str) -> None:
+    assert quoted(value) == shown

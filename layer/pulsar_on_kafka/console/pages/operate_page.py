@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pulsar_on_kafka.console.access import CSRF
 from pulsar_on_kafka.console.actions import action_of
-from pulsar_on_kafka.console.formatting import link
+from pulsar_on_kafka.console.formatting import link, shortened
 from pulsar_on_kafka.console.operations import audit
 from pulsar_on_kafka.console.pages.renderer import PageRenderer
 from pulsar_on_kafka.console.pages.requests import FOREIGN_FORM, form_of
@@ -17,6 +17,8 @@ from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
 from pulsar_on_kafka_mapping.errors import MappingError
 
 _FAILURES = (Unanswered, PulsarException, MappingError, ValueError)
+_MAX_DONE_CHARS = 1000
+"""The limit of a result in an address."""
 _NO_OPERATOR = "this needs the role operate: log in with the token of an operator"
 
 
@@ -52,7 +54,7 @@ async def operate_form(renderer: PageRenderer, request: Request) -> Response:
     except _FAILURES as failure:
         return await run_in_threadpool(_failed, renderer, request, failure)
     path, parameters = action.page
-    return RedirectResponse(link(path, **parameters, done=done), 303)
+    return RedirectResponse(link(path, **parameters, done=shortened(done, _MAX_DONE_CHARS)), 303)
 
 
 def _operator(renderer: PageRenderer, request: Request) -> str:
@@ -64,10 +66,10 @@ def _address(request: Request) -> str:
     return "?" if request.client is None else request.client.host
 
 
-def _what(form: dict[str, list[str]]) -> str:
+def _what(form: dict[str, list[str]]) -> list[tuple[str, str]]:
     """The requested action, for the audit line of a refusal."""
     names = {"action": "action", "topic": "topic", "name": "subscription"}
-    return " ".join(f"{shown}={form[name][0]}" for name, shown in names.items() if name in form)
+    return [(shown, form[name][0]) for name, shown in names.items() if name in form]
 
 
 def _failed(renderer: PageRenderer, request: Request, failure: Exception) -> Response:
