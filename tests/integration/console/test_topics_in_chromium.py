@@ -10,6 +10,7 @@ from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
 from tests.browser import Chromium
 from tests.consoles import Console
 from tests.steps import EARLIEST, SHARED, Unique
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
@@ -42,7 +43,7 @@ def test_from_the_first_page_to_a_message_and_a_schema(
     browser.sees("h1.verdict", "an operator")
     browser.click('.bar nav a[href="/topics"]')
     browser.press("/", *topic)
-    browser.sees("#rows tbody th a", topic)
+    until(lambda: browser.texts("#rows tbody th a") == [topic], "the filter to leave one topic")
     browser.sees("#rows tbody td", "JSON version 1")
     browser.click("#rows tbody th a")
     browser.sees("h1", topic)
