@@ -38,15 +38,30 @@ def java_string_hash(key: bytes) -> int:
     Source: Pulsar JavaStringHash (Java). The C++ client's hash of this name is the same for ASCII alone: it has the
     bytes of UTF-8 in place of characters.
     """
+    return _hash_code(key) & _U31
+
+
+def group_partition(group_id: str, partitions: int) -> int:
+    """The partition of Kafka's `__consumer_offsets` in which a group is stored, of so many.
+
+    Source: Kafka GroupCoordinatorService.partitionFor, `Utils.abs(groupId.hashCode()) % partitions`.
+    """
+    hashed = _hash_code(group_id.encode())
+    magnitude = hashed if hashed <= _U31 else (1 << 32) - hashed
+    return 0 if magnitude > _U31 else magnitude % partitions  # the least integer has no positive counterpart
+
+
+def _hash_code(key: bytes) -> int:
+    """Java's `String.hashCode`, as an unsigned number of 32 bits."""
     hashed = 0
     if key.isascii():
         for byte in key:
             hashed = hashed * 31 + byte & 0xFFFF_FFFF
-        return hashed & _U31
+        return hashed
     units = key.decode("utf-8", "replace").encode("utf-16-be")
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = hashed * 31 + (high << 8 | low) & 0xFFFF_FFFF
-    return hashed & _U31
+    return hashed
 
 
 def boost_hash(key: bytes) -> int:

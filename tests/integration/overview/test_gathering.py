@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka import Producer
@@ -17,10 +18,15 @@ from pulsar_on_kafka.admin.overview.consumption import ConsumptionState
 from pulsar_on_kafka.admin.overview.gathering import Gatherer
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.kafka.groups.offsets_topic import OFFSETS_TOPIC
+from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
+from pulsar_on_kafka.kafka.records import KafkaRecord
 from tests.steps import Process, Unique, receive, receive_rest, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
+Take: TypeAlias = Callable[[int, list[KafkaRecord]], None]
 
 
 def full(topic: str) -> str:
@@ -252,6 +258,43 @@ def test_consumers_that_hang_lag_and_are_missing_are_told_apart(
         consumer.close()
         until(lambda: told_as(ConsumptionState.UNCONSUMED), "unconsumed")
         assert found(gather(gatherer), topic, "left").state is ConsumptionState.UNCONSUMED
+
+
+def test_figures_whose_commits_were_not_read_keep_their_time(
+    client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, name = unique(), unique("dated")
+    consumer = client.subscribe(topic, name)
+    send(client, topic, 2)
+    consumer.acknowledge(consumer.receive(60_000))
+    consumer.flush()
+    read, stored_in, fails = RangeReader.read, set[int](), False
+
+    def reading(reader: RangeReader, ranges: Sequence[OffsetRange], take: Take, deadline: Deadline) -> Any:
+        """Notes where Kafka stored the commits of the group, and fails there later."""
+
+        def noting(number: int, records: list[KafkaRecord]) -> None:
+            if any(name.encode() in (record.key() or b"") for record in records):
+                stored_in.update({ranges[number].partition} if ranges[number].kafka_topic == OFFSETS_TOPIC else ())
+            take(number, records)
+
+        failed = read(reader, ranges, noting, deadline)
+        silent = [number for number, of in enumerate(ranges) if of[:2] in {(OFFSETS_TOPIC, each) for each in stored_in}]
+        return failed | dict.fromkeys(silent, DeadlineExceeded("no leader")) if fails else failed
+
+    monkeypatch.setattr(RangeReader, "read", reading)
+    with gathering(admin) as gatherer:
+        first = gather(gatherer)
+        assert found(first, topic, name).seen_ms == first.gathered_ms
+        assert len(stored_in) == 1
+        fails = True
+        second = gather(gatherer)
+        assert found(second, topic, name).seen_ms == first.gathered_ms < second.gathered_ms
+        assert f"{OFFSETS_TOPIC}: no leader" in second.incomplete
+        fails = False
+        third = gather(gatherer)
+        assert (found(third, topic, name).seen_ms, third.incomplete) == (third.gathered_ms, ())
+    consumer.close()
 
 
 def test_the_first_subscription_of_all_is_seen_in_the_next_pass(service_url: str, unique: Unique) -> None:

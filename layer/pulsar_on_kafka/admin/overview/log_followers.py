@@ -29,7 +29,7 @@ from pulsar_on_kafka.kafka.records import GroupMember, KafkaRecord
 from pulsar_on_kafka.statelog.api import LogRecord, log_record
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
 from pulsar_on_kafka.statelog.view import LogFold
-from pulsar_on_kafka_mapping.routing.key_hashes import java_string_hash
+from pulsar_on_kafka_mapping.routing.key_hashes import group_partition
 from pulsar_on_kafka_mapping.state.state_topics import (
     CURSOR_CHECKPOINTS,
     NAMESPACES,
@@ -164,9 +164,8 @@ class FollowedLogs:
         if not self._unread:
             return True
         where = KafkaPartition(self._names(CURSOR_CHECKPOINTS), CURSOR_CHECKPOINTS.partition_for(topic))
-        if self.reads_commits and self._groups_partitions:  # Kafka's choice: GroupMetadataManager.partitionFor
-            number = java_string_hash(group.encode()) % self._groups_partitions
-            where = KafkaPartition(OFFSETS_TOPIC, number)
+        if self.reads_commits and self._groups_partitions:
+            where = KafkaPartition(OFFSETS_TOPIC, group_partition(group, self._groups_partitions))
         return where not in self._unread
 
     def read_on(self, reader: RangeReader, ends: Ends, starts: Ends, deadline: Deadline) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka_mapping.errors import MappingError
-from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, base64_key, partition_for_key
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, base64_key, group_partition, partition_for_key
 
 
 def test_the_partition_is_the_unsigned_crc32_modulo_their_number() -> None:
@@ -53,3 +53,15 @@ def test_hashes_are_those_of_pulsars_clients(scheme: KeyHash, key: str, hashed: 
 
 def test_a_key_that_is_bytes_is_hashed_in_base64() -> None:
     assert base64_key(b"\x00\xff") == b"AP8="
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    [
+        ("abc", 4),  # 96354
+        ("zzzzzz", 14),  # -685785664
+        ("polygenelubricants", 0),  # the least integer, of which Kafka makes 0
+    ],
+)
+def test_a_group_is_stored_where_kafka_stores_it(group_id: str, partition: int) -> None:
+    assert group_partition(group_id, 50) == partition
