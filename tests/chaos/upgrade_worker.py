@@ -36,14 +36,18 @@ def _produce(client: pulsar.Client, topic: str, name: str, stop: threading.Event
     producer.close()
 
 
-def _consume(client: pulsar.Client, topic: str, subscription: str, kind: str, stop: threading.Event) -> None:
-    consumer = client.subscribe(
+def _subscribed(client: pulsar.Client, topic: str, subscription: str, kind: str) -> pulsar.Consumer:
+    return client.subscribe(
         topic,
         subscription,
         consumer_type=getattr(pulsar.ConsumerType, kind),
         initial_position=pulsar.InitialPosition.Earliest,
         negative_ack_redelivery_delay_ms=500,
     )
+
+
+def _consume(client: pulsar.Client, topic: str, subscription: str, kind: str, stop: threading.Event) -> None:
+    consumer = _subscribed(client, topic, subscription, kind)
     print("ready", flush=True)
     while not stop.is_set():
         try:
@@ -60,13 +64,7 @@ def _consume(client: pulsar.Client, topic: str, subscription: str, kind: str, st
 
 
 def _transfer(client: pulsar.Client, topic: str, subscription: str, kind: str, stop: threading.Event) -> None:
-    consumer = client.subscribe(
-        topic,
-        subscription,
-        consumer_type=getattr(pulsar.ConsumerType, kind),
-        initial_position=pulsar.InitialPosition.Earliest,
-        negative_ack_redelivery_delay_ms=500,
-    )
+    consumer = _subscribed(client, topic, subscription, kind)
     producer = client.create_producer(f"{topic}-moved", batching_enabled=False)
     print("ready", flush=True)
     while not stop.is_set():
