@@ -66,7 +66,8 @@ class Backlogs:
         if self._overview.metadata_failures:
             raise NoLeaderNow(f"topics and subscriptions are not all known: {self._overview.metadata_failures[0]}")
         found = self._selected(trigger)
-        unknown = sum(each.missing_partitions + sum(not one.is_current for one in each.partitions) for each in found)
+        now_ms = self._overview.gathered_ms
+        unknown = sum(each.missing_partitions + sum(one.seen_ms < now_ms for one in each.partitions) for each in found)
         if unknown:
             raise NoLeaderNow(f"the backlog of {counted(unknown, 'partition')} of {trigger.place} is not known now")
         return found

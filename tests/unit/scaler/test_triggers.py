@@ -75,7 +75,7 @@ def test_partitions_limit_what_is_reported_but_not_whether_it_is_active() -> Non
     ("row", "more"),
     [
         (subscription(missing_partitions=1), {}),
-        (replace(subscription(), partitions=(PARTITION, replace(PARTITION, is_current=False))), {}),
+        (replace(subscription(), partitions=(PARTITION, replace(PARTITION, seen_ms=PARTITION.seen_ms - 1))), {}),
         (subscription("other"), {"metadata_failures": ("pulsar.system.topics: its end is not known now",)}),
     ],
 )

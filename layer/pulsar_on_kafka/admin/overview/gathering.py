@@ -435,12 +435,8 @@ class Gatherer:
             many = counted(len(silent), "partition")
             incomplete.append(f"{many} without a leader now, or that may not be seen{told_before}")
         letters = {name: topic.entries for name, topic in reported.items() if name.endswith(DLQ_SUFFIX)}
-        letters |= {
-            str(each.subscription.topic.name): self._backlog(each, answered)
-            for each in subscriptions
-            if _redrives(each)
-        }
-        found = tuple(self._subscription(each, letters, answered) for each in subscriptions)
+        letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
+        found = tuple(self._subscription(each, letters) for each in subscriptions)
         tenants = tuple(sorted({name.partition("/")[0] for name in names}))
         needed = [self._services.log.kafka_name(state) for state in (TOPICS, SUBSCRIPTIONS)]
         unread = tuple(f"{topic}: {logs.failures[topic]}" for topic in needed if topic in logs.failures)
@@ -472,9 +468,7 @@ class Gatherer:
             open_ones,
         )
 
-    def _subscription(
-        self, watched: _Watched, letters: Mapping[str, int], answered: Collection[Place]
-    ) -> SubscriptionOverview:
+    def _subscription(self, watched: _Watched, letters: Mapping[str, int]) -> SubscriptionOverview:
         subscription = watched.subscription
         members, owners = [], dict[int, str]()
         for member, only in self._members(subscription):
@@ -489,7 +483,7 @@ class Gatherer:
         partitions = tuple(
             reported
             for identity in watched.cursors
-            if (reported := self._partition(identity, owners.get(identity.partition, ""), answered)) is not None
+            if (reported := self._partition(identity, owners.get(identity.partition, ""))) is not None
         )
         return SubscriptionOverview(
             name,
@@ -504,7 +498,7 @@ class Gatherer:
             len(watched.cursors) - len(partitions),
         )
 
-    def _partition(self, identity: CursorIdentity, owner: str, answered: Collection[Place]) -> PartitionOverview | None:
+    def _partition(self, identity: CursorIdentity, owner: str) -> PartitionOverview | None:
         log = self._partitions.get((identity.kafka_topic, identity.partition))
         cursor = self._cursors.get(identity)
         if log is None or cursor is None:
@@ -534,11 +528,10 @@ class Gatherer:
             progress.recent_per_s,
             log.growth.recent_per_s,
             seen.unreadable,
-            (identity.kafka_topic, identity.partition) in answered,
         )
 
-    def _backlog(self, watched: _Watched, answered: Collection[Place]) -> int:
-        reported = [self._partition(identity, "", answered) for identity in watched.cursors]
+    def _backlog(self, watched: _Watched) -> int:
+        reported = [self._partition(identity, "") for identity in watched.cursors]
         return sum(each.backlog for each in reported if each is not None)
 
     def _transactions(self, identity: CursorIdentity) -> set[TxnId]:

@@ -51,8 +51,6 @@ class PartitionOverview:
     recent_published_per_s: float | None
     unreadable: str = ""
     """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
-    is_current: bool = True
-    """False: no broker reported the log's end in this pass, so `end` and `backlog` are of an earlier one."""
 
     @property
     def idle_s(self) -> float:
