@@ -73,6 +73,9 @@ def test_they_are_shown(dlq: CommandLine, letters: str, unique: Unique) -> None:
     assert {each["deliveries"] for each in shown} == {2}
     assert {each["subscription"] for each in shown} == {"billing"}
     assert shown[0]["message_id"] == dlq("show", letters, "-n", "1").stdout.split()[0]
+    assert dlq("show", letters).stderr == ""
+    ordinary = dlq("show", letters.removesuffix("-billing-DLQ"))
+    assert "a dead letter topic? `pok dlq list` lists those" in ordinary.stderr
     assert "does not exist" in dlq.refused("show", unique())
     assert "expected" in dlq("show", letters, "--id", "x", exits=2).stderr
     assert "expected name=value" in dlq("show", letters, "--filter", "x", exits=2).stderr

@@ -127,6 +127,8 @@ def show(
             write_line("")
         for line in _lines(letter):
             write_line(line)
+    if found and not any(letter.origin_topic for letter in found):
+        news(f"none of them names the topic it came from: is {topic} a dead letter topic? `pok dlq list` lists those")
     if chosen.ids:
         chosen.check_found(len(found))
 

@@ -30,7 +30,10 @@ def parse_service_url(url: str) -> ServiceUrl:
     scheme, separator, rest = url.partition("://")
     shown = url if "@" not in url else f"{scheme}://...@{url.rpartition('@')[2]}"  # no password in an error
     if scheme.startswith("pulsar") and separator:
-        raise ValueError(f"{shown!r} is a Pulsar address; this client speaks to Kafka: kafka://host:9092")
+        raise ValueError(
+            f"{shown!r} is a Pulsar address; this client speaks to Kafka: kafka://host:9092 (`pok run` and "
+            "pulsar_on_kafka.as_pulsar replace such addresses)"
+        )
     servers = rest.rstrip("/").split(",")
     if scheme not in _SCHEMES or not separator or not all(is_server(server) for server in servers):
         raise ValueError(
