@@ -32,6 +32,7 @@ from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.epoch_fences import begun_by
 from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
+from tests.copied_records import CopiedRecord
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_three
 from tests.simulation.turns import NEVER, ManualClock
@@ -42,40 +43,15 @@ IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
 LIFE = 5
 
 
-class Record:
-    """One of either partition: the value of a copy is its source's offset."""
-
-    def __init__(self, offset: int, value: bytes | None, headers: Any = None) -> None:
-        self._offset, self._value, self._headers = offset, value, headers
-
-    def __len__(self) -> int:
-        return 10
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1
-
-    def headers(self) -> Any:
-        return self._headers
-
-    def value(self) -> bytes | None:
-        return self._value
-
-    def key(self) -> None:
-        return None
-
-
 class TargetLog:
     """The target's partition. `between` is called before each answer of the broker."""
 
     def __init__(self, between: Callable[[], None]) -> None:
-        self.records: list[Record] = []
+        self.records: list[CopiedRecord] = []
         self._between = between
 
-    def append(self, value: bytes | None, headers: Any) -> Record:
-        self.records.append(Record(len(self.records), value, headers))
+    def append(self, value: bytes | None, headers: Any) -> CopiedRecord:
+        self.records.append(CopiedRecord(len(self.records), value, headers))
         return self.records[-1]
 
     def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
@@ -171,7 +147,7 @@ class Process:
     def send(self, most: int) -> None:
         assert self.lane is not None
         first = self.lane.read_position
-        records = [Record(n, b"%d" % n) for n in range(first, min(first + most, self._history.published))]
+        records = [CopiedRecord(n, b"%d" % n) for n in range(first, min(first + most, self._history.published))]
         if records:
             self.lane.send(records, cast("Any", self))
             self.lane.read_position = records[-1].offset() + 1

@@ -16,37 +16,9 @@ from pulsar_on_kafka.broker.node.cross_cluster.target_topic import CopiedMessage
 from pulsar_on_kafka.service.replication.copying import Copying
 from pulsar_on_kafka.service.replication.partition_copier import Lane, ReplicationCursor
 from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
+from tests.copied_records import CopiedRecord
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
-
-
-class Record:
-    """Both one that is read and one that is reported."""
-
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def __len__(self) -> int:
-        return 10
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1
-
-    def headers(self) -> Any:
-        return None
-
-    def value(self) -> None:
-        return None
-
-    key = value
-
-
-class WithSchema(Record):
-    def headers(self) -> Any:
-        return [(SCHEMA_VERSION, b"v")]
 
 
 class Sending:
@@ -69,7 +41,7 @@ class Sending:
         self.refuses = None
 
     def report(self, place: int, error: Any = None) -> None:
-        self.under_way.pop(0)(error, Record(place))
+        self.under_way.pop(0)(error, CopiedRecord(place))
 
 
 class RefusingTheSecond(Sending):
@@ -87,7 +59,7 @@ def lane_at(copied: CopiedMessages) -> Lane:
 
 
 def send(lane: Lane, sending: Sending, *offsets: int) -> None:
-    lane.send([Record(offset) for offset in offsets], cast("Any", sending))
+    lane.send([CopiedRecord(offset) for offset in offsets], cast("Any", sending))
     lane.read_position = offsets[-1] + 1
 
 
@@ -162,7 +134,7 @@ def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -
         raise errors.ConnectFailed("nobody answers")
 
     lane.copying = Copying("eu", "us", 0, 1, lane.cursor.epoch, version, lambda **_: None)
-    records = [Record(0), WithSchema(4), Record(5)]
+    records = [CopiedRecord(0), CopiedRecord(4, headers=[(SCHEMA_VERSION, b"v")]), CopiedRecord(5)]
     with pytest.raises(errors.ConnectFailed):
         lane.send(records, cast("Any", sending))
     sending.report(60)
