@@ -1,4 +1,4 @@
-"""Texts for people: numbers with their nouns, drawn shares, and the versions of distributions."""
+"""Texts for people: numbers with their nouns, drawn shares, hosts, and the versions of distributions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def eighths(share: float) -> int:
     """The share of a drawn thing in eighths, 0 to 8: 8 only for a full share, and 0 only for an empty one."""
     return 8 if share >= 1 else 0 if share <= 0 else max(1, min(7, round(share * 8)))
+
+
+def url_host(host: str) -> str:
+    """The host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 @cache

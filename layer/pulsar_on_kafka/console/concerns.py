@@ -13,12 +13,11 @@ from typing import Final
 
 from pulsar_on_kafka.admin import ConsumerStats
 from pulsar_on_kafka.admin.overview.consumption import STUCK_S, ConsumptionState
-from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview, SubscriptionPlace
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.broker.managed_ledger.deletion_topics import DEAD_LETTERS, OPERATOR, RETRIES, WORKER
 from pulsar_on_kafka.client.values.texts import duration_text, member_text
-from pulsar_on_kafka.console.dead_letter_growth import SubscriptionKey
 from pulsar_on_kafka.console.formatting import link, short_topic
 from pulsar_on_kafka.console.view_model import OpenTransaction
 from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE
@@ -65,7 +64,7 @@ class Findings:
     """The data that concerns are found in. None: the cluster did not reply to that question."""
 
     overview: Overview
-    grown: Mapping[SubscriptionKey, int] = field(default_factory=dict)
+    grown: Mapping[SubscriptionPlace, int] = field(default_factory=dict)
     transactions: Sequence[OpenTransaction] | None = None
     roles: Mapping[RoleName, Collection[object]] | None = None
     consumers: Sequence[ConsumerStats] = ()
@@ -214,7 +213,7 @@ def _unconsumed(found: Findings) -> Iterator[Concern]:
 
 
 def _dead_letters(found: Findings) -> Iterator[Concern]:
-    by_key = {(each.topic, each.subscription): each for each in found.overview.subscriptions}
+    by_key = {each.place: each for each in found.overview.subscriptions}
     keys = sorted((key for key in found.grown if key in by_key), key=lambda key: (-found.grown[key], key))
     if keys:
         rows = [by_key[key] for key in keys]
@@ -229,7 +228,7 @@ def _dead_letters(found: Findings) -> Iterator[Concern]:
 
 
 def _given_up(found: Findings) -> Iterator[Concern]:
-    row = _row(found.overview, DEAD_LETTERS, OPERATOR)
+    row = found.overview.subscription(DEAD_LETTERS, OPERATOR)
     if row is not None and row.backlog:
         count = counted(row.backlog, "deletion")
         yield Concern(
@@ -242,7 +241,7 @@ def _given_up(found: Findings) -> Iterator[Concern]:
 
 
 def _deletions_wait(found: Findings) -> Iterator[Concern]:
-    row = _row(found.overview, RETRIES, WORKER)
+    row = found.overview.subscription(RETRIES, WORKER)
     if row is not None and row.oldest_ms is not None and found.now_ms - row.oldest_ms > DELETIONS_WAIT_MS:
         count, time = counted(row.backlog, "deletion"), _for(found, row.oldest_ms)
         yield Concern(
@@ -289,10 +288,6 @@ def _of_state(overview: Overview, state: ConsumptionState) -> list[SubscriptionO
         for each in overview.subscriptions
         if each.state is state and each.copies_to is None and not each.topic.startswith(_SYSTEM)
     ]
-
-
-def _row(overview: Overview, topic: str, name: str) -> SubscriptionOverview | None:
-    return next((each for each in overview.subscriptions if (each.topic, each.subscription) == (topic, name)), None)
 
 
 def _since_ms(row: SubscriptionOverview) -> int:

@@ -10,7 +10,7 @@ from itertools import groupby
 from math import isnan, nan
 from typing import Final
 
-from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview, SubscriptionPlace
 
 INTERVAL_MS: Final = 120_000
 """The time of one sample: the backlog at its end, and the average rates. A console without a browser gathers once a
@@ -52,8 +52,8 @@ class History:
         self._interval = -1
         self._taken = 0
         """Overviews of the present interval."""
-        self._series: dict[tuple[str, str], array[float]] = {}
-        """By topic and subscription: the backlog, the rate of publishing, and that of acknowledgements, each as a ring
+        self._series: dict[SubscriptionPlace, array[float]] = {}
+        """The backlog, the rate of publishing, and that of acknowledgements, each as a ring
         of samples."""
 
     def take(self, overview: Overview) -> None:
@@ -64,7 +64,7 @@ class History:
         rows: Iterable[SubscriptionOverview] = overview.subscriptions
         if len(overview.subscriptions) > MAX_SUBSCRIPTIONS:
             rows = nlargest(MAX_SUBSCRIPTIONS, overview.subscriptions, key=lambda each: each.backlog)
-        found = {(each.topic, each.subscription): each for each in rows}
+        found = {each.place: each for each in rows}
         series = {key: self._series.get(key) or _EMPTY[:] for key in found}
         if interval != self._interval:
             self._taken = 0

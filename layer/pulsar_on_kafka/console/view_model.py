@@ -18,7 +18,7 @@ from pulsar_on_kafka.admin import (
     TransactionInPendingAck,
 )
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic
-from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview, SubscriptionPlace
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.stored.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
@@ -29,7 +29,7 @@ from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.console.commands import ConsoleCommands
-from pulsar_on_kafka.console.dead_letter_growth import DeadLetterGrowth, SubscriptionKey
+from pulsar_on_kafka.console.dead_letter_growth import DeadLetterGrowth
 from pulsar_on_kafka.console.history import History
 from pulsar_on_kafka.console.response_cache import Answers, CachedResponse, QuestionTurn, Unanswered
 from pulsar_on_kafka.console.rows import RequestedRows, shown
@@ -157,7 +157,7 @@ class Site:
         return self._seen
 
     @property
-    def dead_letters_grown(self) -> Mapping[SubscriptionKey, int]:
+    def dead_letters_grown(self) -> Mapping[SubscriptionPlace, int]:
         """See `DeadLetterGrowth.grown`."""
         return self._growth.grown
 

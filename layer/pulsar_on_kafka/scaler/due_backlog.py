@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Final
 
 from pulsar_on_kafka.admin import AdminClient, PartitionCursor
+from pulsar_on_kafka.admin.overview.records import SubscriptionPlace
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, LayerError
 from pulsar_on_kafka.base.worker import QueueWorker
@@ -28,9 +29,6 @@ _FORGOTTEN_S: Final = 600.0
 """A subscription without a request for so long is forgotten."""
 _READ_S: Final = 3.0
 _QUEUE_KBYTES: Final = 4096
-
-SubscriptionPlace: TypeAlias = tuple[str, str]
-"""Topic and subscription."""
 
 
 class _Followed:

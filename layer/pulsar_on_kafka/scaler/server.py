@@ -23,6 +23,7 @@ from pulsar_on_kafka.base.errors import (
 )
 from pulsar_on_kafka.base.http_server import ServerTls
 from pulsar_on_kafka.base.role_state import RoleState
+from pulsar_on_kafka.base.text import url_host
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.scaler.backlog import MeasuredBacklog, may_wait, measured
 from pulsar_on_kafka.scaler.gathering import BacklogGatherer
@@ -187,7 +188,7 @@ class ScalerServer:
 
         Raises InvalidOption: the port is taken, the address is not one of this machine's, or a file of TLS is none.
         """
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._address = f"{url_host(host)}:{port}"
         self.gatherer = gatherer
         self._credentials = tls.credentials()
         self._decided = threading.Event()

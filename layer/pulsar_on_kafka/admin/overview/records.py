@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from pulsar_on_kafka.admin.letters import REDRIVE
 from pulsar_on_kafka.admin.overview.consumption import CHECKPOINT_STUCK_S, STUCK_S, ConsumptionState, catch_up_s
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+SubscriptionPlace: TypeAlias = tuple[str, str]
+"""Topic and subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,10 @@ class SubscriptionOverview:
     """False: this user may not see the members of groups."""
     missing_partitions: int = 0
     """Partitions without numbers so far: no broker reported the log's end, or the cursor was not read yet."""
+
+    @property
+    def place(self) -> SubscriptionPlace:
+        return self.topic, self.subscription
 
     @cached_property
     def backlog(self) -> int:
@@ -218,6 +226,10 @@ class Overview:
     subscriptions: tuple[SubscriptionOverview, ...]
     incomplete: tuple[str, ...] = field(default=())
     metadata_failures: tuple[str, ...] = ()
+
+    def subscription(self, topic: str, name: str) -> SubscriptionOverview | None:
+        """The subscription; None: it is not in this overview."""
+        return next((each for each in self.subscriptions if each.place == (topic, name)), None)
 
     def of(
         self, *, tenant: str | None = None, namespace: str | None = None, topics: Collection[str] | None = None

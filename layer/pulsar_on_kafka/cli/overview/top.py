@@ -22,12 +22,12 @@ from rich.text import Text
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
-from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview, SubscriptionPlace
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cli.overview.background import BackgroundCall, LatestOverview
 from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OnlyOption, OrderOption, TenantOption, gathering
 from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, remarks, totals_text
-from pulsar_on_kafka.cli.overview.view import HELP, MOVES, Name, View, split_keys
+from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
 from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line
 from pulsar_on_kafka.client.values.texts import member_text, printable, process_text
@@ -62,7 +62,7 @@ def top(
     with gathering(admin, tenant, namespace) as gather, typed_keys() as keys:
         latest, view = LatestOverview(gather()), View(sort, only)
         passes: BackgroundCall[Overview] = BackgroundCall("pok-top-overview")
-        details: BackgroundCall[tuple[Name, RenderableType]] = BackgroundCall("pok-top-detail")
+        details: BackgroundCall[tuple[SubscriptionPlace, RenderableType]] = BackgroundCall("pok-top-detail")
         detail: RenderableType = ""
         began_ms = 0
         with Live(console=console, screen=True, auto_refresh=False) as live:
@@ -138,10 +138,12 @@ def _all(seen: Overview, view: View, lines: int, width: int) -> RenderableType:
     return Group(_line(number, head), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
 
 
-def _one(admin: AdminClient, seen: Overview, requested: Name, width: int) -> tuple[Name, RenderableType]:
+def _one(
+    admin: AdminClient, seen: Overview, requested: SubscriptionPlace, width: int
+) -> tuple[SubscriptionPlace, RenderableType]:
     """One subscription: read now, with the replies of its consumers."""
     topic, subscription = requested
-    row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == requested), None)
+    row = seen.subscription(topic, subscription)
     if row is None:
         return requested, Group(_line(f"{subscription} of {topic} is gone"), _line(MOVES))
     parts: list[RenderableType] = [

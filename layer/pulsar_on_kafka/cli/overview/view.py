@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pulsar_on_kafka.admin.overview.ordering import Only, Order, ordered
-from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview, SubscriptionPlace
 
 KEYS: Final[Mapping[str, Order]] = {
     "b": Order.BACKLOG,
@@ -33,9 +33,6 @@ _OPEN: Final = ("\r", "\n")
 _BACK: Final = ("\x1b", "\x7f", "\x08")
 _QUIT: Final = ("q", "Q", "\x04")
 
-Name = tuple[str, str]
-"""Topic and subscription."""
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -44,8 +41,8 @@ class View:
 
     order: Order = Order.BACKLOG
     only: Only = Only.ALL
-    chosen: Name | None = None
-    opened: Name | None = None
+    chosen: SubscriptionPlace | None = None
+    opened: SubscriptionPlace | None = None
     look: bool = False
     ended: bool = False
 
@@ -54,7 +51,7 @@ class View:
 
     def place(self, rows: Sequence[SubscriptionOverview]) -> int:
         """The line that is chosen."""
-        names = [_name(row) for row in rows]
+        names = [row.place for row in rows]
         return names.index(self.chosen) if self.chosen in names else 0
 
     def window(self, rows: Sequence[SubscriptionOverview], lines: int) -> range:
@@ -80,14 +77,10 @@ class View:
         if not rows:
             return view
         if key in _OPEN:
-            return replace(view, opened=_name(rows[view.place(rows)]))
+            return replace(view, opened=rows[view.place(rows)].place)
         steps = {_UP: -1, _DOWN: 1, _PAGE_UP: -lines, _PAGE_DOWN: lines}
         step = next((by for keys, by in steps.items() if key in keys), 0)
-        return replace(view, chosen=_name(rows[max(0, min(len(rows) - 1, view.place(rows) + step))])) if step else view
-
-
-def _name(row: SubscriptionOverview) -> Name:
-    return row.topic, row.subscription
+        return replace(view, chosen=rows[max(0, min(len(rows) - 1, view.place(rows) + step))].place) if step else view
 
 
 def split_keys(typed: str) -> list[str]:

@@ -21,6 +21,7 @@ from pulsar_on_kafka.base.garbage_collection import tune_collector
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.shutdown import stop_on_signals
+from pulsar_on_kafka.base.text import url_host
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.broker.transactions.coordinator.rules import parsed_limits
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
@@ -189,8 +190,8 @@ def _console(
     rights = OperatorRights(authorization=roles.authorization, super_users=frozenset(roles.super_users or ()))
     guard = console.guard(http)
     server = ConsoleServer(console.console_host, console.console_port, site, guard, operators, rights)
-    scheme, host = "https" if http.tls_certificate else "http", console.console_host
-    _log.info("console on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, server.port)
+    scheme = "https" if http.tls_certificate else "http"
+    _log.info("console on %s://%s:%d", scheme, url_host(console.console_host), server.port)
     try:
         yield site
     finally:
@@ -204,8 +205,7 @@ def _scaler(extras: Sequence[ServeExtra], options: ScalerOptions, http: HttpOpti
         yield None
         return
     with options.serving(http.tls()) as server:
-        host = f"[{options.scaler_host}]" if ":" in options.scaler_host else options.scaler_host
-        _log.info("scaler for KEDA on %s:%d", host, server.port)
+        _log.info("scaler for KEDA on %s:%d", url_host(options.scaler_host), server.port)
         yield server
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -81,8 +81,7 @@ class PageRenderer:
 
     def overview_of(self, topic: str, name: str) -> SubscriptionOverview | None:
         overview = self.site.look().overview
-        listed: Iterable[SubscriptionOverview] = () if overview is None else overview.subscriptions
-        return next((each for each in listed if each.topic == topic and each.subscription == name), None)
+        return None if overview is None else overview.subscription(topic, name)
 
 
 def query(

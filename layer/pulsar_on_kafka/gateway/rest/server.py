@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
+from pulsar_on_kafka.base.text import url_host
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.login.access import TLS, TOKEN, GatewayAccess
 from pulsar_on_kafka.gateway.login.authorization import Authorization
@@ -343,7 +344,7 @@ class RestServer(AsgiServer):
     def __init__(self, admin: AdminClient, gateway: Gateway, settings: GatewaySettings) -> None:
         """`settings` are the gateway's. Raises InvalidOption: the port is taken."""
         scheme = "https" if settings.tls.certificate else "http"
-        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        shown = url_host(settings.host)
 
         def url() -> str:
             return f"{scheme}://{settings.advertised or shown}:{self.port}"
