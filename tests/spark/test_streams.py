@@ -84,6 +84,26 @@ def test_a_terminated_topic_is_read_to_its_end(
     assert sorted(int(bytes(row["value"])) for row in batch.select("value").collect()) == list(range(20))
 
 
+def test_a_batch_waits_for_its_minimum_unless_the_end_is_fixed(
+    over: Stream, client: pulsar.Client, topic: str, admin: AdminClient
+) -> None:
+    over.options |= {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "1h"}
+    query = over.start()
+    try:
+        producer = client.create_producer(topic)
+        for number in range(41):
+            producer.send(str(number).encode())
+        until(lambda: over.sink.values().total() > 31, "every batch that has its minimum")
+    finally:
+        query.stop()
+    sizes = [len(values) for values in over.sink.batches().values()]
+    assert all(size >= 10 for size in sizes[1:]), sizes
+    produce(client, topic, range(41, 45))
+    over.run()
+    assert over.sink.values() == once(range(45))
+    assert admin.subscription_stats(topic, "s").backlog == 0
+
+
 @pytest.mark.long
 def test_bytes_limit_a_batch(over: Stream, client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic)

@@ -50,9 +50,21 @@ def package(module: str) -> str:
     return f"org.apache.spark:{module}_2.13:{connector_of().version}"
 
 
-def packages() -> tuple[str, str]:
-    """The entries for `spark.jars.packages` of a session. Raises the errors of `connector_of`."""
-    return package("spark-sql-kafka-0-10"), package("spark-avro")
+class Packages(tuple[str, ...]):
+    """Maven coordinates. The text of these is what a session takes: pyspark makes the value of a setting a text."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ",".join(self)
+
+
+def packages() -> Packages:
+    """The entries for `spark.jars.packages` of a session, before it is created:
+    `SparkSession.builder.config("spark.jars.packages", packages())`. With further ones:
+    `",".join([*packages(), "org.example:other:1.0"])`. Raises the errors of `connector_of`.
+    """
+    return Packages((package("spark-sql-kafka-0-10"), package("spark-avro")))
 
 
 def connector_jars() -> JarSet:

@@ -110,8 +110,8 @@ def check_session(spark: SparkSession, *needed: str) -> None:
             kafka, avro = packages()
             raise SparkNotReady(
                 f"{_NEEDS[name]} is not on the session's class path: set spark.jars.packages to {kafka},{avro} "
-                f"({avro if name == 'avro' else kafka} is missing) before the session is made, or use "
-                "pulsar_on_kafka_spark.session()"
+                f"({avro if name == 'avro' else kafka} is missing) before the session is made, by "
+                '.config("spark.jars.packages", packages()), or use pulsar_on_kafka.spark.session()'
             ) from failure
 
 

@@ -47,8 +47,6 @@ _REFUSED: Final = {
     "adminurl": "is not needed: there is no admin service",
     "subscriptionprefix": "has no use: a read makes no subscription; name one with predefinedSubscription, or none",
     "waitingfornonexistedtopic": "is not supported: the topic has to be there",
-    "maxbytespertrigger": "belongs to streams",
-    "maxoffsetspertrigger": "belongs to streams",
     "readcompacted": "is not supported: a read gives every message; keep of each __key the row that is last by "
     "__offset and __batchIndex, unless its value is empty",
     "isolationlevel": "is not the reader's to choose: open and aborted transactions are never shown",
@@ -117,18 +115,20 @@ class ReadOptions:
     cluster: str = ""
 
 
-def parse_options(given: Mapping[str, Any]) -> ReadOptions:
+def parse_options(given: Mapping[str, Any], suggested: Mapping[str, str] | None = None) -> ReadOptions:
     """The read of these options. Values may be of their own types or text; None stands for "not given".
 
+    Args:
+        suggested: the names, by plain name, of which the nearest is named beside an unknown one; None: those of reads.
     Raises:
         InvalidReadOption: names the option and the expectation.
     """
-    known, raw = _sorted_out(given)
+    known, raw = _sorted_out(given, READ_NAMES if suggested is None else suggested)
     names = [name for name in ("topic", "topics", "topicspattern") if name in known]
     if not names:
         raise InvalidReadOption("no topic is given: expected one of topic, topics, topicsPattern")
     if len(names) > 1:
-        raise InvalidReadOption(f"{' and '.join(_SPELT[n] for n in names)} are given, expected one of them")
+        raise InvalidReadOption(f"{' and '.join(READ_NAMES[n] for n in names)} are given, expected one of them")
     if "serviceurl" not in known:
         raise InvalidReadOption("no broker is given: expected service.url, such as kafka://localhost:9092")
     return ReadOptions(
@@ -155,7 +155,7 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         kafka=raw["kafka"],
         driver=raw["driver"],
         spark={
-            name: str(whole_number(_SPELT[plain], known[plain], 1))
+            name: str(whole_number(READ_NAMES[plain], known[plain], 1))
             for plain, name in _HANDED_ON.items()
             if plain in known
         },
@@ -163,7 +163,9 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
     )
 
 
-def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+def _sorted_out(
+    given: Mapping[str, Any], suggested: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """The options by their plain names, and those with a client's prefix."""
     known: dict[str, Any] = {}
     raw: dict[str, dict[str, str]] = {"kafka": {}, "driver": {}}
@@ -182,11 +184,13 @@ def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dic
             )
         if plain in _REFUSED:
             raise InvalidReadOption(f"option {name} {_REFUSED[plain]}")
-        if plain not in _SPELT:
-            raise InvalidReadOption(f"option {name} is unknown, {nearest(plain, _SPELT)}")
+        if plain in STREAM_NAMES:
+            raise InvalidReadOption(f"option {name} belongs to streams")
+        if plain not in READ_NAMES:
+            raise InvalidReadOption(f"option {name} is unknown, {nearest(plain, suggested)}")
         plain = _SAME.get(plain, plain)
         if plain in known and known[plain] != value:
-            raise InvalidReadOption(f"option {_SPELT[plain]} is given twice: {known[plain]!r} and {value!r}")
+            raise InvalidReadOption(f"option {READ_NAMES[plain]} is given twice: {known[plain]!r} and {value!r}")
         known[plain] = value
     return known, raw
 
@@ -202,7 +206,7 @@ def nearest(name: str, known: Mapping[str, str]) -> str:
     return f"did you mean {known[near[0]]}?" if near else f"expected one of {', '.join(known.values())}"
 
 
-_SPELT: Final = {
+READ_NAMES: Final = {
     plain_name(name): name
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
@@ -211,6 +215,15 @@ _SPELT: Final = {
         "cryptoKeyReader", "cryptoFailureAction", "instance",
     )
 }  # fmt: skip
+"""The options of reads by plain name, as users spell them."""
+STREAM_NAMES: Final = {
+    plain_name(name): name
+    for name in (
+        "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "acknowledge",
+        "negativeAckRedeliveryDelayMs", "ackTimeoutSeconds",
+    )
+}  # fmt: skip
+"""The options that streams alone have."""
 _SAME: Final = {"subscription": "predefinedsubscription"}
 _HANDED_ON: Final = {"minpartitions": "minPartitions", "polltimeoutms": "kafkaConsumer.pollTimeoutMs"}
 
@@ -238,7 +251,7 @@ def _each_once(option: str, given: object, names: Sequence[str]) -> tuple[str, .
 
 
 def _name_or_none(known: Mapping[str, Any], plain: str) -> str | None:
-    return _text(_SPELT[plain], known[plain]) if plain in known else None
+    return _text(READ_NAMES[plain], known[plain]) if plain in known else None
 
 
 def instance_name(given: object, refusal: type[Exception] = InvalidReadOption) -> str:

@@ -84,6 +84,7 @@ _SPELT: Final = {
     )
 }
 """By normalized name: the field, and the spelling of the option."""
+WRITE_NAMES: Final = {plain: spelt for plain, (_, spelt) in _SPELT.items()}
 _NUMBERS: Final = {
     "transaction_timeout_ms": (1_000, MAX_TIMEOUT_MS),
     "transaction_attempts": (1, 100),
@@ -130,8 +131,7 @@ def _known(name: str) -> tuple[str, str]:
     plain = plain_name(name)
     if plain in _SPELT:
         return _SPELT[plain]
-    known = {each: spelt for each, (_, spelt) in _SPELT.items()}
-    raise InvalidWriteOption(f"option {name} is unknown, {nearest(plain, known)}")
+    raise InvalidWriteOption(f"option {name} is unknown, {nearest(plain, WRITE_NAMES)}")
 
 
 def _checked(attribute: str, spelt: str, value: Any) -> Any:

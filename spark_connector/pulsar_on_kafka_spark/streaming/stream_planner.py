@@ -30,6 +30,7 @@ from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, PartitionView,
 from pulsar_on_kafka_spark.reading.tenant_cluster import MoveWatch
 from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
 from pulsar_on_kafka_spark.streaming.stream_topics import SNAPSHOT_REFRESH_INTERVAL_S, StreamTopics, life_of
+from pulsar_on_kafka_spark.streaming.trigger_delay import TriggerDelay
 
 _Place = TypeVar("_Place", bound=Hashable)
 
@@ -104,6 +105,7 @@ class TopicPlanner:
         """Chunks of no complete message so far: they are not redelivered by themselves."""
         self._options = options
         self._topics = StreamTopics(node, options.read)
+        self._delay = TriggerDelay(options.min_entries, options.max_delay_s)
         self._cluster = options.read.cluster
         self._moves = MoveWatch(options.read)
         subscription = options.read.subscription
@@ -147,11 +149,11 @@ class TopicPlanner:
         most = self._most(views, begun) if limited else None
         again = waiting if most is None else min(waiting, most)
         shares = share_out({p: max(0, n) for p, n in fresh.items()}, None if most is None else most - again)
-        if not again and not any(shares.values()):
-            now = monotonic()
-            self._quiet = _Quiet(
-                start, signs, now + _POLL_INTERVAL_S, min(now + SNAPSHOT_REFRESH_INTERVAL_S, self._next_due())
-            )
+        now = monotonic()
+        nothing = not again and not any(shares.values())
+        if nothing or (limited and self._waits_for_more(fresh, waiting, now)):
+            again_s = min(self._next_due(), inf if nothing else self._delay.ends_s())
+            self._quiet = _Quiet(start, signs, now + _POLL_INTERVAL_S, min(now + SNAPSHOT_REFRESH_INTERVAL_S, again_s))
             return start
         self._quiet = None
         ends: dict[str, dict[int, int]] = {name: {} for name in views}
@@ -161,6 +163,10 @@ class TopicPlanner:
         places = {name: TopicPlace(life_of(views[name]), ends[name]) for name in views}
         of = again if again else begun.of
         return StreamOffset(places, begun.again + bool(again), of, self._cluster).json()
+
+    def _waits_for_more(self, fresh: Mapping[Place, int], waiting: int, now: float) -> bool:
+        """With a fixed end nothing more comes, so that a query which waited would end without its last messages."""
+        return self._fixed is None and self._delay.holds(sum(max(0, count) for count in fresh.values()) + waiting, now)
 
     def begins(self, start: str, end: str) -> None:
         """The batch between these is about to run: `foreachBatch` comes next."""

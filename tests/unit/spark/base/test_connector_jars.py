@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql.utils import to_str
 
 from pulsar_on_kafka.spark import SparkNotReady
 from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS, connector_jars, connector_of, packages
@@ -35,3 +36,10 @@ def test_jars_are_of_the_installed_version() -> None:
     version = CONNECTORS[".".join(pyspark.__version__.split(".")[:2])].version
     assert all(each.endswith(f"_2.13:{version}") for each in packages())
     assert connector_jars().name == f"spark-{version}-sources"
+
+
+def test_packages_are_the_value_of_a_setting() -> None:
+    joined = ",".join(packages())
+    assert to_str(packages()) == str(packages()) == f"{packages()}" == joined, "pyspark sets the text of a value"
+    kafka, avro = packages()
+    assert joined == f"{kafka},{avro}"

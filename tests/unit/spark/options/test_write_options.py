@@ -11,7 +11,7 @@ from pulsar_on_kafka.schema import StringSchema
 pytest.importorskip("pyspark")
 
 from pulsar_on_kafka_spark.base.errors import InvalidWriteOption
-from pulsar_on_kafka_spark.options.write_options import WriteOptions, parse_write_options
+from pulsar_on_kafka_spark.options.write_options import WRITE_NAMES, WriteOptions, parse_write_options
 
 TO = {"service.url": "kafka://localhost:9092", "topic": "orders"}
 
@@ -63,3 +63,9 @@ def test_passwords_are_not_shown() -> None:
 def test_refusals(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidWriteOption, match=said):
         parse_write_options({**TO, **given})
+
+
+@pytest.mark.parametrize("name", WRITE_NAMES.values())
+def test_an_unknown_option_names_the_nearest_one(name: str) -> None:
+    with pytest.raises(InvalidWriteOption, match=f"unknown, did you mean {name}"):
+        parse_write_options({**TO, name[:-1]: "k"})
