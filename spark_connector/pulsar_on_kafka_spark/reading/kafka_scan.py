@@ -6,8 +6,9 @@ from batch reads, writes Spark's own form at once. It is instantiated directly h
 is changed: measured, it reads headers for less than the first version takes without them.
 
 Neither version omits unneeded columns. So the table that Spark gets is a proxy, which learns from Spark's optimizer
-whether a query needs headers; then it returns the source with them, otherwise the one without. A session of Spark
-Connect can only use the first version.
+whether a query needs headers; then it returns the source with them, otherwise the one without. The proxy also names the
+executors' consumer group: given as the option `kafka.group.id`, each scan would log eight lines of warning. A session
+of Spark Connect can only use the first version.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _GROUP: Final = "spark-pulsar"
 _KEY: Final = token_bytes(16)
 _WITH_HEADERS: Final = "includeHeaders"
 _HEADERS: Final = "headers"
+_GROUP_ID: Final = "group.id"
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +54,6 @@ def _scan(
 ) -> DataFrame:
     kafka = executor_options(options)
     given = {
-        "kafka.group.id": _group_id(topic, kafka),
         **kafka,
         **options.spark,
         "assign": assign_json(topic.kafka_topic, list(ranges)),
@@ -61,13 +62,14 @@ def _scan(
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
         _WITH_HEADERS: str(headers).lower(),
     }
+    group = None if _GROUP_ID in options.kafka else _group_id(topic, kafka)
     if is_connect(spark):
-        return _first_version(spark, given)
+        return _first_version(spark, given, group)
     try:
-        return second_version(spark, given)
+        return second_version(spark, given, group)
     except (Py4JError, TypeError) as failure:  # what is called there is no public interface of Spark's
         _log.warning("Spark's Kafka source is not to be had in its second version, reading with the first: %s", failure)
-        return _first_version(spark, given)
+        return _first_version(spark, given, group)
 
 
 def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
@@ -78,17 +80,19 @@ def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
     return f"{_GROUP}-{blake2b(reported.encode(), key=_KEY, digest_size=16).hexdigest()}"
 
 
-def _first_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    return spark.read.format("kafka").options(**options).load()
+def _first_version(spark: SparkSession, options: Mapping[str, str], group: str | None) -> DataFrame:
+    given = options if group is None else {**options, f"kafka.{_GROUP_ID}": group}
+    return spark.read.format("kafka").options(**given).load()
 
 
-def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """The source by its options, `includeHeaders` among them."""
+def second_version(spark: SparkSession, options: Mapping[str, str], group: str | None = None) -> DataFrame:
+    """The source by its options, `includeHeaders` among them. `group`: the executors' consumer group; None: that of the
+    options, or another one for each scan."""
     java = driver_jvm(spark)
     text = java.options(options)
     table = java.sql.kafka010.KafkaSourceProvider().getTable(text)
-    if options[_WITH_HEADERS] == "true":
-        table = _Records(java, table, options)
+    if options[_WITH_HEADERS] == "true" or group is not None:
+        table = _Records(java, table, options, group)
     nothing = java.jvm.scala.Option.empty()
     made = [table, nothing, nothing, text]
     if java.minor >= (4, 1):
@@ -97,33 +101,89 @@ def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame
 
 
 class _Records(TableProxy):
-    """Records with headers, for those who look at them."""
+    """Records of the source, with headers for those who look at them."""
 
-    def __init__(self, java: DriverJvm, table: Any, options: Mapping[str, str]) -> None:
+    def __init__(self, java: DriverJvm, table: Any, options: Mapping[str, str], group: str | None) -> None:
         super().__init__(java, table.name(), table.schema(), table.capabilities())
         self._table = table
         self._options = options
+        self._group = group
 
     def columns(self) -> Any:
         return self._table.columns()
 
     def newScanBuilder(self, options: Any) -> _Scans:  # noqa: N802
-        return _Scans(self._java, self._name, self._table, options, {**self._options, _WITH_HEADERS: "false"})
+        without = {**self._options, _WITH_HEADERS: "false"}
+        return _Scans(self._java, self._name, self._table, options, without, self._group)
 
 
 class _Scans(Proxy):
-    def __init__(self, java: DriverJvm, name: str, table: Any, options: Any, without: Mapping[str, str]) -> None:
+    def __init__(
+        self, java: DriverJvm, name: str, table: Any, options: Any, without: Mapping[str, str], group: str | None
+    ) -> None:
         super().__init__(java, name)
         self._table = table
         self._options = options
         self._without = without
+        self._group = group
 
     def pruneColumns(self, needed: Any) -> None:  # noqa: N802
         if _HEADERS not in needed.fieldNames():
             self._options = self._java.options(self._without)
 
     def build(self) -> Any:
-        return self._table.newScanBuilder(self._options).build()
+        made = self._table.newScanBuilder(self._options).build()
+        return made if self._group is None else _Scan(self._java, self._name, made, self._group)
 
     class Java:
         implements = (f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",)
+
+
+class _Scan(Proxy):
+    """One of the source's scans, whose batch has the consumer group."""
+
+    def __init__(self, java: DriverJvm, name: str, scan: Any, group: str) -> None:
+        super().__init__(java, name)
+        self._scan = scan
+        self._group = group
+
+    def readSchema(self) -> Any:  # noqa: N802
+        return self._scan.readSchema()
+
+    def description(self) -> Any:
+        return self._scan.description()
+
+    def toBatch(self) -> _Batch:  # noqa: N802
+        return _Batch(self._java, self._name, self._scan.toBatch(), self._group)
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802
+        return self._scan.supportedCustomMetrics()
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802
+        return self._scan.reportDriverMetrics()
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802
+        return self._scan.columnarSupportMode()
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.Scan",)
+
+
+class _Batch(Proxy):
+    def __init__(self, java: DriverJvm, name: str, batch: Any, group: str) -> None:
+        super().__init__(java, name)
+        self._batch = batch
+        self._group = group
+
+    def planInputPartitions(self) -> Any:  # noqa: N802
+        """All partitions of a batch share one map of the consumer's options."""
+        planned = self._batch.planInputPartitions()
+        if len(planned):
+            planned[0].executorKafkaParams().put(_GROUP_ID, self._group)
+        return planned
+
+    def createReaderFactory(self) -> Any:  # noqa: N802
+        return self._batch.createReaderFactory()
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.Batch",)
