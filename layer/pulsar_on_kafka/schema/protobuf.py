@@ -152,7 +152,7 @@ def _default(field: Any) -> str | None:
     if name in ("float", "double"):
         if not math.isfinite(value):
             raise TypeError(f"field {field.full_name} has the default {value}, which a definition in Avro cannot have")
-        return _java_number(value, is_float=name == "float")
+        return java_number(value, is_float=name == "float")
     if name == "bytes":
         value = value.decode("latin-1")
     elif name in ("uint32", "fixed32"):
@@ -162,8 +162,8 @@ def _default(field: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _java_number(value: float, *, is_float: bool) -> str:
-    """The number in Java's notation: with a power of ten from 10^7 on and below 10^-3."""
+def java_number(value: float, *, is_float: bool) -> str:
+    """A finite number in Java's notation: with a power of ten from 10^7 on and below 10^-3."""
     text = _shortest_float(value) if is_float else repr(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text if "." in text else f"{text}.0"

@@ -51,10 +51,7 @@ class JsonCodec(ValueCodec):
     for."""
 
     def __init__(self, reader: SchemaInfo) -> None:
-        definition = parsed_json(reader.schema)
-        if not isinstance(definition, dict) or definition.get("type") != "record":
-            raise ValueError(f"the JSON schema {reader.name!r:.60} is no record: {definition!r:.80}")
-        self._definition: dict[str, Any] = definition
+        self._definition = definition = json_definition(reader)
         self.type = spark_type(definition)
         written = as_written(self.type)
         assert isinstance(written, StructType)  # noqa: S101 - of a record
@@ -72,9 +69,17 @@ class JsonCodec(ValueCodec):
 
     def columns(self, parsed: Column) -> list[Column]:
         return [
-            _with_default(parsed.getField(field["name"]), field, self.type[field["name"]].dataType).alias(field["name"])
+            _with_default(parsed, field, self.type[field["name"]].dataType).alias(field["name"])
             for field in self._definition["fields"]
         ]
+
+
+def json_definition(reader: SchemaInfo) -> dict[str, Any]:
+    """The record of a JSON schema. Raises ValueError: the definition is no record."""
+    definition = parsed_json(reader.schema)
+    if not isinstance(definition, dict) or definition.get("type") != "record":
+        raise ValueError(f"the JSON schema {reader.name!r:.60} is no record: {definition!r:.80}")
+    return definition
 
 
 def spark_type(definition: object) -> Any:
@@ -142,9 +147,10 @@ def as_written(kind: Any) -> DataType:
     return StringType() if isinstance(kind, BinaryType) else kind
 
 
-def _with_default(value: Column, field: dict[str, Any], kind: DataType) -> Column:
+def _with_default(parsed: Column, field: dict[str, Any], kind: DataType) -> Column:
+    value = parsed.getField(field["name"])
     found = value if as_written(kind) == kind else value.cast(kind)
     default = field.get("default")
     if default is None or isinstance(default, (dict, list)):
         return found
-    return F.coalesce(found, F.lit(default).cast(kind))
+    return F.when(parsed.isNotNull(), F.coalesce(found, F.lit(default).cast(kind)))

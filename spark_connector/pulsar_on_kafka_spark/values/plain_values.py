@@ -31,10 +31,10 @@ from pulsar_on_kafka_schema_compat.base.schema_model import SchemaType
 from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 _BITS: Final = 64
-_DAY_NANOS: Final = 86_400 * 10**9
+DAY_NANOS: Final = 86_400 * 10**9
 _LONG: Final = 8
-_MAX_DAYS: Final = 100_000_000
-_MAX_SECONDS: Final = _MAX_DAYS * 86_400
+MAX_DAYS: Final = 100_000_000
+MAX_SECONDS: Final = MAX_DAYS * 86_400
 """Either side of 1970: what Spark's times, 64 bits of microseconds, have room for. Beyond that there is no value."""
 _NTZ_EPOCH: Final = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
@@ -134,21 +134,21 @@ def _reversed(data: Column, size: int) -> Column:
 def _wall_clock(day: Column, nanos: Column) -> Column:
     """A timestamp without time zone."""
     seconds = (F.call_function("div", nanos, F.lit(1000)) / F.lit(1_000_000)).cast("decimal(18,6)")
-    known = F.when(F.abs(day) <= _MAX_DAYS, day).cast("int")
+    known = F.when(F.abs(day) <= MAX_DAYS, day).cast("int")
     return F.expr(_NTZ_EPOCH) + F.make_dt_interval(known, F.lit(0), F.lit(0), seconds)
 
 
 def _moment(millis: Column) -> Column:
-    return F.timestamp_millis(F.when(millis.between(-_MAX_SECONDS * 1000, _MAX_SECONDS * 1000), millis))
+    return F.timestamp_millis(F.when(millis.between(-MAX_SECONDS * 1000, MAX_SECONDS * 1000), millis))
 
 
 def _instant(seconds: Column, nanos: Column) -> Column:
-    known = F.when(seconds.between(-_MAX_SECONDS, _MAX_SECONDS), seconds)
+    known = F.when(seconds.between(-MAX_SECONDS, MAX_SECONDS), seconds)
     return F.timestamp_micros(known * 1_000_000 + F.call_function("div", nanos, F.lit(1000)))
 
 
 def _time_of_day(nanos: Column) -> Column:
-    return F.when((nanos >= 0) & (nanos < _DAY_NANOS), nanos)
+    return F.when((nanos >= 0) & (nanos < DAY_NANOS), nanos)
 
 
 def _instant_bytes(moment: Column) -> Column:
@@ -162,7 +162,7 @@ def _instant_bytes(moment: Column) -> Column:
 
 def _wall_clock_bytes(wall_clock: Column) -> Column:
     micros = F.timestamp_diff("MICROSECOND", F.expr(_NTZ_EPOCH), wall_clock)
-    day_micros = _DAY_NANOS // 1000
+    day_micros = DAY_NANOS // 1000
     within = F.pmod(micros, F.lit(day_micros))
     day = F.call_function("div", micros - within, F.lit(day_micros))
     return F.concat(number_bytes(day), number_bytes(within * 1000))

@@ -7,7 +7,8 @@ parse once, check once, take the fields.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -124,8 +125,15 @@ def codec_of(schemas: TopicSchemas, record_key: Column) -> ValueCodec:
     Raises:
         NotReadable: its schema cannot be read here; `schema="bytes"` returns the payloads unchanged.
     """
-    try:
+    with readable_schema(schemas):
         return _codec(schemas.reader, schemas.writers, record_key)
+
+
+@contextmanager
+def readable_schema(schemas: TopicSchemas) -> Iterator[None]:
+    """Raises NotReadable for an error of a definition, with the topic and the alternative."""
+    try:
+        yield
     except (ValueError, TypeError, KeyError) as error:
         raise NotReadable(
             f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}; schema='bytes' "
@@ -149,11 +157,16 @@ def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], reco
         return ProtobufCodec(reader)
     if kind is SchemaType.KEY_VALUE:
         return KeyValueCodec(reader, writers, record_key, lambda own, theirs: _codec(own, theirs, record_key))
+    raise not_read(kind)
+
+
+def not_read(kind: SchemaType) -> ValueError:
+    """The error of a type whose values Spark cannot read."""
     if kind is SchemaType.PROTOBUF:
-        raise ValueError(
+        return ValueError(
             "it has no field numbers; give schema=ProtobufNativeSchema(...).schema_info() of the same message"
         )
-    raise ValueError(f"values of type {kind.name} are not read by Spark")
+    return ValueError(f"values of type {kind.name} are not read by Spark")
 
 
 def decoded(
@@ -168,10 +181,10 @@ def decoded(
         InvalidReadOption: no such mode; or a column of the value has the name of one that stays.
         NotReadable: as `codec_of`. SparkNotReady: a jar is missing.
     """
-    if mode not in MODES:
-        raise InvalidReadOption(f"mode is {mode!r:.40}, expected {' or '.join(MODES)}")
+    check_mode(mode)
     raw = raw or RawColumns()
-    _check_case(messages, schemas)
+    if str(messages.sparkSession.conf.get("spark.sql.caseSensitive")).lower() != "true":
+        check_case(schemas)
     codec = codec_of(schemas, F.col(raw.key))
     payload = F.col(raw.value)
     version = F.col(raw.version) if codec.by_version else None
@@ -186,13 +199,18 @@ def decoded(
     columns = codec.columns(F.col(_CHECKED))
     kept = [name for name in others if name not in (_PARSED, _CHECKED)]
     found = parsed.select(*kept, checked.alias(_CHECKED)).select(*columns, *kept)
-    _check_names(found.columns, schemas.topic)
+    check_names(found.columns, schemas.topic)
     return found
 
 
-def _check_case(messages: DataFrame, schemas: TopicSchemas) -> None:
-    if str(messages.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":
-        return
+def check_mode(mode: str) -> None:
+    """Raises InvalidReadOption: no such mode."""
+    if mode not in MODES:
+        raise InvalidReadOption(f"mode is {mode!r:.40}, expected {' or '.join(MODES)}")
+
+
+def check_case(schemas: TopicSchemas) -> None:
+    """Raises NotReadable where fields differ in case alone, for sessions that ignore the case of columns."""
     try:
         reader = schemas.reader
         parts = split(reader).values() if reader.type is SchemaType.KEY_VALUE else [reader]
@@ -215,28 +233,44 @@ def needs_key(schemas: TopicSchemas) -> bool:
     return schemas.reader.type is SchemaType.KEY_VALUE
 
 
+_NO_VERSION: Final = " of the schema (it names no version)"
+
+
+def complaint(schemas: TopicSchemas, place: str, version: int | None, *, by_version: bool) -> str:
+    """The error of a message that cannot be decoded.
+
+    Args:
+        place: its topic, partition and offset.
+        version: the schema version that the message names, where decoding goes `by_version`.
+    """
+    before, after, ending = _sentence(schemas, by_version=by_version)
+    named = "" if not by_version else _NO_VERSION if version is None else _of_version(str(version))
+    return before + place + after + named + ending
+
+
+def _sentence(schemas: TopicSchemas, *, by_version: bool) -> tuple[str, str, str]:
+    """The text before the place, behind it, and behind the version that a message names."""
+    after = f" cannot be decoded: its bytes are no {schemas.reader.type.name} value"
+    if not by_version and schemas.version is not None:
+        after += _of_version(str(schemas.version))
+    return "the message at ", after, " (mode PERMISSIVE gives nulls instead)"
+
+
+def _of_version(version: str) -> str:
+    return f" of schema version {version}"
+
+
 def _complaint(schemas: TopicSchemas, raw: RawColumns, version: Column | None) -> Column:
-    what: list[Column] = [
-        F.lit("the message at "),
-        F.col(raw.topic),
-        F.lit(", partition "),
-        F.col(raw.partition).cast("string"),
-        F.lit(", offset "),
-        F.col(raw.offset).cast("string"),
-        F.lit(f" cannot be decoded: its bytes are no {schemas.reader.type.name} value"),
-    ]
+    before, after, ending = _sentence(schemas, by_version=version is not None)
+    place = [F.col(raw.topic), F.lit(", partition "), F.col(raw.partition), F.lit(", offset "), F.col(raw.offset)]
+    what = [F.lit(before), *(column.cast("string") for column in place), F.lit(after)]
     if version is not None:
-        number = version.cast("string")
-        what.append(
-            F.coalesce(F.concat(F.lit(" of schema version "), number), F.lit(" of the schema (it names no version)"))
-        )
-    elif schemas.version is not None:
-        what.append(F.lit(f" of schema version {schemas.version}"))
-    what.append(F.lit(" (mode PERMISSIVE gives nulls instead)"))
-    return F.concat(*what)
+        what.append(F.coalesce(F.concat(F.lit(_of_version("")), version.cast("string")), F.lit(_NO_VERSION)))
+    return F.concat(*what, F.lit(ending))
 
 
-def _check_names(names: Sequence[str], topic: str) -> None:
+def check_names(names: Sequence[str], topic: str) -> None:
+    """Raises InvalidReadOption where a field of the value has the name of another column."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidReadOption(

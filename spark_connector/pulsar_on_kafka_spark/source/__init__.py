@@ -1,0 +1,1 @@
+"""Spark's Python data source: executors without a JVM turn records into Arrow columns."""

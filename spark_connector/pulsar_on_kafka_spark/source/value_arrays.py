@@ -1,0 +1,117 @@
+"""Payloads of a topic become the Arrow arrays of its value's columns, on executors without a JVM.
+
+The counterpart of `values.value_decoding` for the Python data source:
+
+    arrays = ValueArrays(schemas, mode)          # on the driver and, by pickle, on executors
+    StructType([*arrays.fields, ...])            # the value's columns
+    arrays.arrays(payloads, versions, keys, place)
+
+`TopicSchemas` are read on the driver (`topic_schemas`). A pickled object holds no more than these and the options, and
+is built again where it is loaded: some milliseconds for each definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.options.read_options import FAILFAST
+from pulsar_on_kafka_spark.source.array_codec import ArrayCodec
+from pulsar_on_kafka_spark.source.json_arrays import JsonArrays
+from pulsar_on_kafka_spark.source.plain_arrays import BytesArrays, PlainArrays, TextArrays
+from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES
+from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
+from pulsar_on_kafka_spark.values.value_codec import VALUE
+from pulsar_on_kafka_spark.values.value_decoding import (
+    check_case,
+    check_mode,
+    complaint,
+    not_read,
+    readable_schema,
+)
+
+
+class ValueArrays:
+    """The value's columns of one topic, or of topics with the same schemas.
+
+    Each call needs memory for its payloads, for their Python values and for the arrays. A call takes less than 2 GiB of
+    payloads, Arrow's limit for a column of bytes.
+    """
+
+    fields: list[StructField]
+    """The columns: a value's fields, or one called `value`. All may be null."""
+    needs_key: bool
+    """`arrays` needs the records' keys."""
+    needs_version: bool
+    """`arrays` needs the schema versions of messages."""
+
+    def __init__(self, schemas: TopicSchemas, mode: str = FAILFAST, *, case_sensitive: bool = False) -> None:
+        """`case_sensitive` is the session's `spark.sql.caseSensitive`.
+
+        Raises:
+            InvalidReadOption: no such mode.
+            NotReadable: the schema cannot be read, in the words of `value_decoding.codec_of`.
+        """
+        check_mode(mode)
+        self._options = (schemas, mode, case_sensitive)
+        self._fails = mode == FAILFAST
+        with readable_schema(schemas):
+            self._codec = _codec(schemas.reader, schemas.writers)
+        if not case_sensitive:
+            check_case(schemas)
+        kind = self._codec.kind
+        self._is_record = self._codec.is_record and isinstance(kind, StructType)
+        named = kind.fields if self._codec.is_record and isinstance(kind, StructType) else None
+        self._is_record = named is not None
+        self.fields = named or [StructField(VALUE, kind)]
+        self.needs_version = self._codec.by_version
+        self.needs_key = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        schemas, mode, case_sensitive = self._options
+        return _built, (schemas, mode, case_sensitive)
+
+    def arrays(
+        self,
+        payloads: Sequence[bytes | None],
+        versions: Sequence[int | None] | None,
+        keys: Sequence[bytes | None] | None,
+        place: Callable[[int], str],
+    ) -> list[Any]:
+        """One Arrow array for each of `fields`, of the type that Spark expects of a data source.
+
+        Args:
+            versions: the schema version of each message, None for one that names none; needed where `needs_version`.
+            keys: the key of each record; needed where `needs_key`.
+            place: "topic, partition P, offset O" of the message at an index.
+        Raises:
+            NotReadable: with FAILFAST, the first payload that is no value of the schema. PERMISSIVE gives nulls.
+        """
+        found, failed = self._codec.decode(payloads, versions if self.needs_version else None)
+        if failed and self._fails:
+            at = failed[0]
+            named = versions[at] if self.needs_version and versions is not None else None
+            raise NotReadable(complaint(self._options[0], place(at), named, by_version=self.needs_version))
+        return [found.field(at) for at in range(len(self.fields))] if self._is_record else [found]
+
+
+def _built(schemas: TopicSchemas, mode: str, case_sensitive: bool) -> ValueArrays:
+    return ValueArrays(schemas, mode, case_sensitive=case_sensitive)
+
+
+def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> ArrayCodec:
+    kind = reader.type
+    if kind in (SchemaType.BYTES, SchemaType.NONE):
+        return BytesArrays()
+    if kind is SchemaType.STRING:
+        return TextArrays()
+    if kind in PLAIN_TYPES:
+        return PlainArrays(kind)
+    if kind is SchemaType.JSON:
+        return JsonArrays(reader)
+    raise not_read(kind)
