@@ -19,6 +19,7 @@ from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.jar_cache import cached
 from pulsar_on_kafka_spark.base.connector_jars import connector_jars, packages
 from pulsar_on_kafka_spark.base.errors import SparkNotReady
+from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
 from pulsar_on_kafka_spark.base.spark_java import java_home
 
 _NEEDS: Final = {"kafka": "Spark's Kafka source", "avro": "Spark's Avro functions"}
@@ -72,6 +73,7 @@ def session(
     except EmbeddedBrokerError as missing:
         raise SparkNotReady(f"Spark cannot start: {missing}") from missing
     check_session(made)
+    register_pulsar_format(made)
     return made
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +94,17 @@ class PulsarStream:
         self._options = parse_stream_options(options)
         require_classic(spark, "a stream's triggers and offsets come from this process through the driver's JVM")
         check_session(spark)
+
+    if not TYPE_CHECKING:  # for a type checker, it would make every name one of the stream's
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raises AttributeError, which says how the stream is used: it is neither DataFrame nor reader."""
+            if name.startswith("_"):
+                raise AttributeError(f"PulsarStream has no attribute {name}")
+            raise AttributeError(
+                f"PulsarStream has no {name}: it is no DataFrame. Start it by .foreach_batch(fn, checkpoint=...), "
+                "which calls fn(df, batch_id) with the DataFrame of each micro-batch"
+            )
 
     def foreach_batch(
         self,
