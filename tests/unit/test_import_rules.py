@@ -33,7 +33,7 @@ FOR_USERS = ("schema_compat.py", "spark.py")
 FLOORS = (
     "base", "mapping", "schema_compat", "kafka", "statelog", "schema", "crypto", "broker", "client", "asyncio",
     "functions", "admin", "metrics", "service", "clusters", "gateway", "embedded", "testing", "spark", "console",
-    "scaler", "cli",
+    "scaler", "integrations", "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {

@@ -92,6 +92,35 @@ def read_token(path: str) -> str:
     return token
 
 
+def read_tokens(path: str, role: str) -> dict[str, str]:
+    """The tokens by name, from a file with a line `NAME TOKEN` for each operator or user (`role`). Empty lines, and
+    lines that begin with #, are skipped.
+
+    Raises InvalidOption: the file cannot be read, has no name, or a line is of another form or repeats a name or a
+    token.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as failure:
+        raise InvalidOption(f"the file of {role}s {path} cannot be read: {failure}") from failure
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2:
+            raise InvalidOption(f"line {number} of the file of {role}s {path} has {len(words)} words: NAME TOKEN")
+        name, token = words
+        if name in found:
+            raise InvalidOption(f"line {number} of the file of {role}s {path} names {name} again")
+        if token in found.values():
+            raise InvalidOption(f"line {number} of the file of {role}s {path} has the token of another {role}")
+        found[name] = token
+    if not found:
+        raise InvalidOption(f"the file of {role}s {path} has no line NAME TOKEN")
+    return found
+
+
 OPEN: Final = HttpGuard()
 """Plain HTTP, for every client that reaches it."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.http_server import read_tokens
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.role_rights import NamespaceRights, Operation, read_rights
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
@@ -17,32 +16,8 @@ Check = Callable[[Operation], None]
 
 
 def read_operators(path: str) -> dict[str, str]:
-    """The tokens of operators by name, from a file with a line `NAME TOKEN` for each. Empty lines, and lines that begin
-    with #, are skipped.
-
-    Raises InvalidOption: the file cannot be read, has no operator, or a line is of another form or repeats a name or a
-    token.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as failure:
-        raise InvalidOption(f"the file of operators {path} cannot be read: {failure}") from failure
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) != 2:
-            raise InvalidOption(f"line {number} of the file of operators {path} has {len(words)} words: NAME TOKEN")
-        name, token = words
-        if name in found:
-            raise InvalidOption(f"line {number} of the file of operators {path} names {name} again")
-        if token in found.values():
-            raise InvalidOption(f"line {number} of the file of operators {path} has the token of another operator")
-        found[name] = token
-    if not found:
-        raise InvalidOption(f"the file of operators {path} has no line NAME TOKEN")
-    return found
+    """The tokens of operators by name. Raises InvalidOption: see `read_tokens`."""
+    return read_tokens(path, "operator")
 
 
 class OperatorRights:

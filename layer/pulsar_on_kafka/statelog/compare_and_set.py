@@ -122,6 +122,10 @@ class CompareAndSet(Generic[E]):
         """The winner of every version, oldest first, read to the end first. Complete only with `keep_winners`."""
         return self._view.query(lambda entities: entities.winners(entity), deadline)
 
+    def histories(self, deadline: Deadline) -> dict[E, list[Versioned]]:
+        """The `winners` of every entity of the partition, read to the end first."""
+        return self._view.query(lambda entities: entities.histories(), deadline)
+
     def cached(self, entity: E) -> Versioned | None:
         """The state when the end was last reached, without a request to the broker; None when it is unknown."""
         return self._view.glance(lambda entities: entities.state(entity))

@@ -194,6 +194,10 @@ class VersionedEntities(Generic[E]):
         versions = self._versions.get(entity, {})
         return [_first(versions[version]) for version in sorted(versions) if not _is_void(version, versions)]
 
+    def histories(self) -> dict[E, list[Versioned]]:
+        """The `winners` of every entity."""
+        return {entity: self.winners(entity) for entity in self._versions}
+
     def winner(self, entity: E, version: int) -> Versioned | None:
         """The winner of this version, where superseded winners stay; None when it is not there.
 

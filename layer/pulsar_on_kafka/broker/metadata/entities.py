@@ -148,6 +148,11 @@ class Entities(Generic[E]):
         """Every entity that lies in the same partition as `place`, with its state."""
         return self._at(self._topic.partition_for(place)).entities(deadline)
 
+    def histories(self, deadline: Deadline) -> Iterator[tuple[E, list[Versioned]]]:
+        """Every entity with the winners of its versions, oldest first; reads all partitions."""
+        for partition in range(self._topic.partitions):
+            yield from self._at(partition).histories(deadline).items()
+
     def all(self, deadline: Deadline) -> list[Versioned]:
         """Every entity; reads all partitions."""
         return [

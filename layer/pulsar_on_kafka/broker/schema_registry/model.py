@@ -43,6 +43,16 @@ class SchemaEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One version in the list of all topics' versions."""
+
+    life: TopicLife
+    entry: SchemaEntry
+    is_live: bool
+    """False: it was deleted, and messages may still name it."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSchema:
     """One version with its definition. Pulsar's `SchemaEntry`."""
 

@@ -8,7 +8,7 @@ decision only if nothing was registered since. Source: Pulsar `SchemaRegistrySer
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -27,6 +27,7 @@ from pulsar_on_kafka.broker.schema_registry.judging import (
 )
 from pulsar_on_kafka.broker.schema_registry.known import BoundedCache, KnownVersion, SchemaQuestion
 from pulsar_on_kafka.broker.schema_registry.model import (
+    CatalogEntry,
     SchemaEntry,
     SchemaHistory,
     SchemaPolicies,
@@ -316,11 +317,19 @@ class SchemaRegistry:
             NoSuchSchema: it never existed, or it was removed.
             UnreadableSchemas: its record can never be read again.
         """
-        life = self._life_of(topic, deadline)
+        return self.schema_of_life(self._life_of(topic, deadline), version, deadline)
+
+    def schema_of_life(self, life: TopicLife, version: SchemaVersion, deadline: Deadline) -> StoredSchema:
+        """The same of a topic's incarnation. Raises: as `schema`."""
         found = self._storage.get(life, version, deadline)
         if found is None:
             raise errors.NoSuchSchema(f"topic {life} has no schema version {version}")
         return found
+
+    def catalog(self, deadline: Deadline) -> Iterator[CatalogEntry]:
+        """Every version of every topic whose definition can be read, also deleted ones, without definitions: lives in
+        any order, the versions of each oldest first. Reads all partitions of the state topic to the end."""
+        return self._storage.catalog(deadline)
 
     def version_of(self, topic: TopicName, info: SchemaInfo, deadline: Deadline) -> SchemaVersion | None:
         """The live version that is this schema; None when none is. Raises: as `compatibility`."""

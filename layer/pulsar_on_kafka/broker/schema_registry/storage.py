@@ -23,6 +23,7 @@ from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versi
 from pulsar_on_kafka.broker.schema_registry.known import BoundedCache
 from pulsar_on_kafka.broker.schema_registry.model import (
     NOTHING_REGISTERED,
+    CatalogEntry,
     SchemaEntry,
     SchemaHistory,
     StoredSchema,
@@ -134,6 +135,11 @@ class SchemaStorage(Protocol):
         Raises:
             UnreadableSchemas: its record can never be read again.
         """
+        ...
+
+    def catalog(self, deadline: Deadline) -> Iterator[CatalogEntry]:
+        """Every version of every topic whose definition can be read, also deleted ones: lives in any order, the
+        versions of each oldest first."""
         ...
 
     def put(
@@ -252,6 +258,20 @@ class StateLogSchemaStorage:
                 return None  # below it may stand what arrived late, and never was a version
         return None
 
+    def catalog(self, deadline: Deadline) -> Iterator[CatalogEntry]:
+        for life, winners in self._entities.histories(deadline):
+            found: list[CatalogEntry] = []
+            is_live = True
+            for winner in reversed(winners):
+                summary = summary_of(winner.value)
+                if summary.kind is SchemaRecordKind.REMOVAL:
+                    break
+                if summary.kind is SchemaRecordKind.DELETION:
+                    is_live = False
+                elif summary.kind is SchemaRecordKind.SCHEMA and summary.type_name in SchemaType.__members__:
+                    found.append(CatalogEntry(life, _entry_of(winner, summary), is_live))
+            yield from reversed(found)
+
     def put(
         self, life: TopicLife, expected: SchemaVersion | None, record: SchemaRecord, deadline: Deadline
     ) -> SchemaVersion | None:
@@ -325,19 +345,23 @@ class StateLogSchemaStorage:
                 # Perhaps of a later version: nothing that may be deleted for that.
                 raise errors.Corrupt(f"{self._place(life, winner)}: type {summary.type_name!r} is not known")
             case SchemaRecordKind.SCHEMA:
-                return SchemaEntry(
-                    SchemaVersion(winner.version - 1),
-                    winner.offset,
-                    summary.type_name,
-                    summary.sha256,
-                    summary.record_bytes,
-                    summary.definition_bytes,
-                    summary.timestamp_ms,
-                )
+                return _entry_of(winner, summary)
 
     def _place(self, life: TopicLife, winner: Versioned) -> str:
         place = f"{self._log.kafka_name(SCHEMAS)}-{_partition(life)} offset {winner.offset}"
         return f"schema version {winner.version - 1} of {life} ({place})"
+
+
+def _entry_of(winner: Versioned, summary: Summary) -> SchemaEntry:
+    return SchemaEntry(
+        SchemaVersion(winner.version - 1),
+        winner.offset,
+        summary.type_name,
+        summary.sha256,
+        summary.record_bytes,
+        summary.definition_bytes,
+        summary.timestamp_ms,
+    )
 
 
 def _portions(entries: Sequence[SchemaEntry]) -> Iterator[list[SchemaEntry]]:

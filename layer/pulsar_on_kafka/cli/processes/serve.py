@@ -30,6 +30,7 @@ from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPl
 from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
 from pulsar_on_kafka.cli.shared.scaler_options import ScalerOptions
+from pulsar_on_kafka.cli.shared.schema_registry_options import SchemaRegistryOptions
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, notify_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
@@ -41,6 +42,7 @@ from pulsar_on_kafka.service.running import RunningRoles
 if TYPE_CHECKING:
     from pulsar_on_kafka.console.view_model import Site
     from pulsar_on_kafka.gateway.server import GatewaySettings
+    from pulsar_on_kafka.integrations.schema_registry.server import SchemaRegistryServer
     from pulsar_on_kafka.scaler.server import ScalerServer
 
 _log: Final = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class ServeExtra(str, Enum):
     CONSOLE = "console"
     GATEWAY = "gateway"
     SCALER = "scaler"
+    SCHEMA_REGISTRY = "schema-registry"
 
 
 def serve(
@@ -89,14 +92,15 @@ def serve(
         typer.Option(
             "--with",
             help="Also answer with pages for a browser: the console (docs/operating.md); or serve clients of Pulsar's: "
-            "the gateway (docs/gateway.md); or report backlogs to KEDA: the scaler (docs/kubernetes.md). "
-            "May be repeated.",
+            "the gateway (docs/gateway.md); or report backlogs to KEDA: the scaler (docs/kubernetes.md); or show "
+            "schemas to Confluent's clients: the schema-registry (docs/schema-registry.md). May be repeated.",
         ),
     ] = None,
     console: ConsoleOptions,
     gateway_place: GatewayPlace,
     gateway: GatewayOptions,
     scaler: ScalerOptions,
+    schema_registry: SchemaRegistryOptions,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
         list[str] | None,
@@ -139,18 +143,21 @@ def serve(
             with (
                 _console(settings, extras or (), console, http, gateway) as site,
                 _scaler(extras or (), scaler, http) as scaling,
+                _schema_registry(extras or (), schema_registry, http) as schemas,
                 stop_on_signals(interruptible=True) as stop,
             ):
                 backlogs = None if scaling is None else scaling.gatherer
                 if scaling is not None:
                     health.watches(scaling.state)
-                waiting = [each.waits_for for each in (health, site, backlogs) if each is not None]
+                waiting = [each.waits_for for each in (health, site, backlogs, schemas) if each is not None]
                 admin = _connected(settings, waiting, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
                     requesting = None if site is None and backlogs is None else _requesting_admin(settings)
                     if backlogs is not None and requesting is not None:
                         backlogs.connect(gatherer, requesting)
+                    if schemas is not None:
+                        schemas.connect(admin.node)
                     if site is not None and requesting is not None:
                         site.connect(requesting, gatherer)
                     admin.node.transactions.limits = limits
@@ -206,6 +213,20 @@ def _scaler(extras: Sequence[ServeExtra], options: ScalerOptions, http: HttpOpti
         return
     with options.serving(http.tls()) as server:
         _log.info("scaler for KEDA on %s:%d", url_host(options.scaler_host), server.port)
+        yield server
+
+
+@contextmanager
+def _schema_registry(
+    extras: Sequence[ServeExtra], options: SchemaRegistryOptions, http: HttpOptions
+) -> Iterator[SchemaRegistryServer | None]:
+    """Confluent's REST API of schemas, which replies meanwhile; None without it."""
+    if ServeExtra.SCHEMA_REGISTRY not in extras:
+        yield None
+        return
+    with options.serving(http.tls()) as server:
+        scheme = "https" if http.tls_certificate else "http"
+        _log.info("schema registry on %s://%s:%d", scheme, url_host(options.schema_registry_host), server.port)
         yield server
 
 

@@ -1,0 +1,1 @@
+"""Confluent's REST API of schemas, for reading."""
