@@ -18,8 +18,8 @@ from pulsar_on_kafka_spark.base.errors import (
     SparkConnectorError,
     SparkNotReady,
 )
-from pulsar_on_kafka_spark.base.spark_session import session
 from pulsar_on_kafka_spark.reading.reader import PulsarReader, read_pulsar
+from pulsar_on_kafka_spark.ready_session import session
 from pulsar_on_kafka_spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
 from pulsar_on_kafka_spark.writing.writer import pulsar_batches, write_pulsar
 
