@@ -20,6 +20,7 @@ from pulsar_on_kafka_spark.base.errors import (
 )
 from pulsar_on_kafka_spark.reading.reader import PulsarReader, read_pulsar
 from pulsar_on_kafka_spark.ready_session import session
+from pulsar_on_kafka_spark.source.data_source import register
 from pulsar_on_kafka_spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
 from pulsar_on_kafka_spark.writing.writer import pulsar_batches, write_pulsar
 
@@ -38,6 +39,7 @@ __all__ = [
     "packages",
     "pulsar_batches",
     "read_pulsar",
+    "register",
     "session",
     "stream_pulsar",
     "write_pulsar",

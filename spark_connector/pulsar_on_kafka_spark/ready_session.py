@@ -14,9 +14,9 @@ from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.jar_cache import cached
 from pulsar_on_kafka_spark.base.connector_jars import connector_jars
 from pulsar_on_kafka_spark.base.errors import SparkNotReady
-from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
 from pulsar_on_kafka_spark.base.spark_java import java_home
 from pulsar_on_kafka_spark.base.spark_session import check_session, is_connect
+from pulsar_on_kafka_spark.source.data_source import register
 
 _FETCHED_IS_DROPPED: Final = {
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
@@ -68,7 +68,7 @@ def session(
     except EmbeddedBrokerError as missing:
         raise SparkNotReady(f"Spark cannot start: {missing}") from missing
     check_session(made)
-    register_pulsar_format(made)
+    register(made)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from struct import pack
 from typing import Final
 
@@ -10,9 +11,10 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka_spark.planning.batch_plan import Entries
+from pulsar_on_kafka_spark.planning.chunked_messages import ChunkedMessages
 from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, BLOCK_BITS, ExcludedOffsets, members
 from pulsar_on_kafka_spark.planning.offset_ranges import Range
-from pulsar_on_kafka_spark.planning.visibility import PartitionView
+from pulsar_on_kafka_spark.planning.visibility import PartitionView, TopicView
 
 _HALF_BITS: Final = 32
 _LOWER_HALF: Final = (1 << _HALF_BITS) - 1
@@ -49,6 +51,17 @@ def view_of(entries: Entries) -> PartitionView:
     excluded.add_all(others)
     excluded.batches.update({offset: BatchAckSet(*acks) for offset, acks in entries.batches.items()})
     return PartitionView(Range(start, end), excluded, entries.unsealed, chunked=entries.chunked)
+
+
+def with_chunks(view: TopicView, found: Mapping[int, ChunkedMessages]) -> TopicView:
+    """The same snapshot with its chunked messages; it does not show the chunks as records any more."""
+    partitions = dict(view.partitions)
+    for partition, together in found.items():
+        if together:
+            one = partitions[partition]
+            one.excluded.add_all(together.parts)
+            partitions[partition] = replace(one, chunked=together.messages)
+    return replace(view, partitions=partitions)
 
 
 def _members_of(base: int, bits: int) -> BitMap64:

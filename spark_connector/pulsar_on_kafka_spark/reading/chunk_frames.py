@@ -6,7 +6,6 @@ Only for topics with a record that a message in chunks was sent (`ProducerClaims
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -29,7 +28,7 @@ from pulsar_on_kafka_spark.planning.chunked_messages import (
 )
 from pulsar_on_kafka_spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka_spark.planning.offset_ranges import Range, without_holes
-from pulsar_on_kafka_spark.planning.planned_views import view_of
+from pulsar_on_kafka_spark.planning.planned_views import view_of, with_chunks
 from pulsar_on_kafka_spark.planning.visibility import PartitionView, TopicView
 from pulsar_on_kafka_spark.reading import header_columns
 from pulsar_on_kafka_spark.reading.kafka_scan import scan_all
@@ -55,14 +54,7 @@ def looked_for(spark: SparkSession, options: ReadOptions, view: TopicView) -> To
     if not view.may_have_chunks:
         return view
     found = _found(spark, options, view.topic, view.partitions)
-    partitions = dict(view.partitions)
-    for partition, chunks in found.items():
-        if chunks:
-            one = partitions[partition]
-            together = all_together(chunks)
-            one.excluded.add_all(together.parts)
-            partitions[partition] = replace(one, chunked=together.messages)
-    return replace(view, partitions=partitions)
+    return with_chunks(view, {partition: all_together(chunks) for partition, chunks in found.items()})
 
 
 def look(

@@ -20,7 +20,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
 )
 from pulsar_on_kafka_spark.base.sql_text import text as literal
 
-_YEAR_9999_MS: Final = 253_402_300_799_999
+YEAR_9999_MS: Final = 253_402_300_799_999
 
 NO_PROPERTIES: Final = "cast(map() as map<string, string>)"
 
@@ -70,7 +70,7 @@ def event_time(millis: str) -> str:
 
 def time(millis: str, first: int = 0) -> str:
     """Null also for a time below `first`, and one that no Spark session can show: after the year 9999."""
-    return f"timestamp_millis(if({millis} between {first} and {_YEAR_9999_MS}L, {millis}, null))"
+    return f"timestamp_millis(if({millis} between {first} and {YEAR_9999_MS}L, {millis}, null))"
 
 
 def producer_name() -> str:

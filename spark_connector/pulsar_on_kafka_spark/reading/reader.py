@@ -40,7 +40,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     check_session(spark)
     with node_of(checked) as node:
         views = take_views(node, checked)
-        schemas = schemas_of(node, checked, views)
+        schemas = schemas_of(node, checked, [view.topic.name for view in views])
     views = [looked_for(spark, checked, view) for view in views]
     frames = [frame.of_topic(spark, checked, view, own) for view, own in zip(views, schemas, strict=True)]
     return reduce(DataFrame.unionByName, frames)
@@ -70,19 +70,25 @@ class PulsarReader:
 
 def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
     """A snapshot of all topics that the options name."""
-    names = _names(node, options)
+    names = named_topics(node, options)
     check_names(options, names)
     return view_named(node, names, options)
 
 
-def schemas_of(node: Node, options: ReadOptions, views: Sequence[TopicView]) -> list[TopicSchemas]:
+def schemas_of(node: Node, options: ReadOptions, topics: Sequence[TopicName]) -> list[TopicSchemas]:
     """The schemas for the values of each topic. After `take_views`: see `topic_schemas`."""
     deadline = Deadline.after(SNAPSHOT_S)
-    found = [topic_schemas(node.schemas, view.topic.name, options.schema, deadline) for view in views]
+    found = [topic_schemas(node.schemas, topic, options.schema, deadline) for topic in topics]
     return together(found, allowed=options.allow_different_topic_schemas)
 
 
-def _names(node: Node, options: ReadOptions) -> list[TopicName]:
+def named_topics(node: Node, options: ReadOptions) -> list[TopicName]:
+    """The topics that the options name, or whose names match their pattern.
+
+    Raises:
+        InvalidReadOption: a name or the pattern is invalid.
+        NotReadable: no topic matches.
+    """
     try:
         if options.pattern is None:
             return [TopicName.parse(name) for name in options.topics]

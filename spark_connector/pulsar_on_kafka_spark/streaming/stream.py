@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_spark.acknowledging.acknowledge import acknowledge_entries
@@ -43,8 +42,7 @@ from pulsar_on_kafka_spark.planning.batch_plan import (
     only,
     spread,
 )
-from pulsar_on_kafka_spark.planning.planned_views import view_of
-from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic, producer_statements
+from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, find_topic
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import look
 from pulsar_on_kafka_spark.reading.connection import node_of
@@ -53,7 +51,7 @@ from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.streaming.control_stream import control_frame, count_rows
 from pulsar_on_kafka_spark.streaming.stream_offset import parse_offset
 from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
-from pulsar_on_kafka_spark.streaming.stream_topics import check_life
+from pulsar_on_kafka_spark.streaming.stream_topics import check_lives, views_of_plan
 
 _log = logging.getLogger(__name__)
 
@@ -256,15 +254,11 @@ class _Batches:
         """Executors read a topic by its name and offsets, so what `fn` was given is of another topic where this raises.
 
         Raises:
-            NotReadable: a topic, or its subscription, is gone or was made anew since the batch was planned.
+            NotReadable: see `check_lives`.
         """
         ended = parse_offset(plan.end)
-        if not ended.is_of(self._options.read.cluster):
-            return
-        for name, place in ended.topics.items():
-            check_life(
-                *find_both(self._node, name, self._options.read.subscription, Deadline.after(SNAPSHOT_S)), place.life
-            )
+        if ended.is_of(self._options.read.cluster):
+            check_lives(self._node, self._options.read, ended)
 
     def _refused(self, context: BatchContext, plan: BatchPlan) -> ByTopic:
         if not context.refused:
@@ -283,23 +277,13 @@ class _Batches:
 
     def frame(self, plan: BatchPlan) -> DataFrame:
         """The messages of a batch."""
-        views, lives = [], parse_offset(plan.end).topics
-        for name, partitions in plan.delivered.items():
-            required = self._options.read.subscription
-            topic, subscription = find_both(self._node, name, required, Deadline.after(SNAPSHOT_S))
-            check_life(topic, subscription, lives[name].life)
-            shown = {p: view_of(entries) for p, entries in partitions.items()}
-            plain, raw = self._planner.forms.get(name) or (False, self._may_be_raw(topic))
-            views.append(TopicView(topic, subscription, shown, plain=plain, raw=raw))
+        views = views_of_plan(
+            self._node, self._options.read, plan.delivered, parse_offset(plan.end), self._planner.forms
+        )
         read = self._options.read
-        schemas = schemas_of(self._node, read, views)
+        schemas = schemas_of(self._node, read, [view.topic.name for view in views])
         frames = [frame.of_topic(self._spark, read, view, own) for view, own in zip(views, schemas, strict=True)]
         return reduce(DataFrame.unionByName, frames)
-
-    def _may_be_raw(self, topic: Topic) -> bool:
-        """Whether a batch that was planned before the stream was started may contain raw records."""
-        reported = self._options.read.pulsar_entries
-        return producer_statements(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if reported is None else reported
 
     def _acknowledge(self, batch_id: int, done: ByTopic) -> None:
         try:

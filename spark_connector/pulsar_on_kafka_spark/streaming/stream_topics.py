@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,15 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
 from pulsar_on_kafka_spark.base.errors import DataLoss, NotReadable
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
-from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, view_named
+from pulsar_on_kafka_spark.planning.batch_plan import ByTopic
+from pulsar_on_kafka_spark.planning.planned_views import view_of
+from pulsar_on_kafka_spark.planning.visibility import (
+    SNAPSHOT_S,
+    TopicView,
+    find_both,
+    producer_statements,
+    view_named,
+)
 from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPlace
 
 _log = logging.getLogger(__name__)
@@ -157,3 +166,39 @@ def check_life(topic: Topic, subscription: Subscription | None, then: tuple[str,
             f"subscription {name} of {topic.name} was deleted and made again since this stream's checkpoint "
             "was begun: start with another checkpoint"
         )
+
+
+def check_lives(node: Node, options: ReadOptions, at: StreamOffset) -> None:
+    """Raises NotReadable: a topic, or its subscription, is gone or was made anew since the stream stood there."""
+    for name, place in at.topics.items():
+        check_life(*find_both(node, name, options.subscription, Deadline.after(SNAPSHOT_S)), place.life)
+
+
+def views_of_plan(
+    node: Node,
+    options: ReadOptions,
+    delivered: ByTopic,
+    ended: StreamOffset,
+    forms: Mapping[str, tuple[bool, bool]],
+) -> list[TopicView]:
+    """Snapshots that show what a batch delivers.
+
+    Args:
+        ended: the batch's end.
+        forms: `TopicPlanner.forms`, empty for a batch that was planned before the stream was started.
+    Raises:
+        NotReadable: see `check_life`.
+    """
+    views = []
+    for name, partitions in delivered.items():
+        topic, subscription = find_both(node, name, options.subscription, Deadline.after(SNAPSHOT_S))
+        check_life(topic, subscription, ended.topics[name].life)
+        shown = {p: view_of(entries) for p, entries in partitions.items()}
+        plain, raw = forms.get(name) or (False, _may_be_raw(node, topic, options))
+        views.append(TopicView(topic, subscription, shown, plain=plain, raw=raw))
+    return views
+
+
+def _may_be_raw(node: Node, topic: Topic, options: ReadOptions) -> bool:
+    reported = options.pulsar_entries
+    return producer_statements(node, topic, Deadline.after(SNAPSHOT_S)).raw if reported is None else reported

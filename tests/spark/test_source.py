@@ -1,0 +1,132 @@
+"""`spark.read.format("pulsar_on_kafka")` and `spark.readStream.format(...)` on a real broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import read_pulsar
+from tests.spark.streams import produce, rest
+from tests.steps import SHARED, Unique
+
+FORMAT = "pulsar_on_kafka"
+
+
+@pytest.fixture
+def topic(admin: AdminClient, unique: Unique) -> str:
+    """Of two partitions, with a subscription from its beginning."""
+    name = unique()
+    admin.create_partitioned_topic(name, 2)
+    admin.create_subscription(name, "s", from_earliest=True)
+    return name
+
+
+class Source:
+    """A topic as a source, and one stream over it with its checkpoint."""
+
+    def __init__(self, spark: SparkSession, url: str, topic: str, directory: Path) -> None:
+        self.spark = spark
+        self.options = {"service.url": url, "topic": topic}
+        self.checkpoint = str(directory / "checkpoint")
+        self.table = str(directory / "table")
+
+    def read(self, **options: Any) -> DataFrame:
+        return self.spark.read.format(FORMAT).options(**self.options, **options).load()
+
+    def stream(self, **options: Any) -> DataFrame:
+        return self.spark.readStream.format(FORMAT).options(**self.options, **options).load()
+
+    def run(self, **options: Any) -> StreamingQuery:
+        """Everything that there is now, as texts into a Parquet table."""
+        writer = self.stream(subscription="s", **options).selectExpr("string(value) AS text").writeStream
+        writer = writer.format("parquet").option("checkpointLocation", self.checkpoint).trigger(availableNow=True)
+        query = writer.start(self.table)
+        query.awaitTermination()
+        return query
+
+    def written(self) -> Counter[int]:
+        return Counter(int(row["text"]) for row in self.spark.read.parquet(self.table).collect())
+
+
+@pytest.fixture
+def source(spark: SparkSession, service_url: str, topic: str, tmp_path: Path) -> Source:
+    return Source(spark, service_url, topic, tmp_path)
+
+
+def once(*parts: range) -> Counter[int]:
+    return Counter(number for part in parts for number in part)
+
+
+def acknowledge(client: pulsar.Client, topic: str, numbers: range) -> None:
+    consumer = client.subscribe(topic, "s", consumer_type=SHARED)
+    left = set(numbers)
+    while left:
+        message = consumer.receive(30_000)
+        if int(message.data()) in left:
+            consumer.acknowledge(message)
+            left.remove(int(message.data()))
+    consumer.close()
+
+
+def test_a_read_has_the_columns_and_rows_of_read_pulsar(
+    source: Source, client: pulsar.Client, topic: str, spark: SparkSession
+) -> None:
+    produce(client, topic, range(100), properties={"a": "b"})
+    acknowledge(client, topic, range(0, 100, 2))
+    for options in ({}, {"columns": "all"}, {"columns": "value,__offset", "minPartitions": "7"}):
+        ours = source.read(subscription="s", **options)
+        theirs = read_pulsar(spark, **source.options, subscription="s", **options)
+        assert ours.schema.simpleString() == theirs.schema.simpleString()
+        assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+        assert ours.count() == 50
+
+
+def test_columns_are_chosen_by_a_schema(source: Source, client: pulsar.Client, topic: str) -> None:
+    produce(client, topic, range(3))
+    frame = source.spark.read.format(FORMAT).options(**source.options).schema("__offset bigint, value binary").load()
+    assert frame.columns == ["__offset", "value"]
+    assert frame.count() == 3
+    with pytest.raises(PySparkException, match="column value of the given schema is string, expected binary"):
+        source.spark.read.format(FORMAT).options(**source.options).schema("value string").load().collect()
+
+
+def test_options_are_checked(source: Source) -> None:
+    with pytest.raises(PySparkException, match="option subscribtion is unknown, did you mean"):
+        source.read(subscribtion="s")
+    with pytest.raises(PySparkException, match=r"kafka\.a configures Kafka's Java client"):
+        source.read(**{"kafka.a": "b"})
+    with pytest.raises(PySparkException, match="has no subscription 'none'"):
+        source.stream(subscription="none").writeStream.format("noop").option(
+            "checkpointLocation", source.checkpoint
+        ).start().awaitTermination()
+
+
+def test_a_stream_delivers_each_message_once_over_restarts(source: Source, client: pulsar.Client, topic: str) -> None:
+    produce(client, topic, range(500))
+    acknowledge(client, topic, range(100, 200))
+    query = source.run(maxOffsetsPerTrigger="200")
+    assert len([each for each in query.recentProgress if each["numInputRows"]]) == 3
+    assert rest(client, topic, 0) == []  # all is acknowledged
+    produce(client, topic, range(500, 600))
+    source.run(maxOffsetsPerTrigger="200")
+    assert source.written() == once(range(100), range(200, 600))
+    assert rest(client, topic, 0) == []
+
+
+def test_a_stream_without_a_subscription_acknowledges_nothing(
+    source: Source, client: pulsar.Client, topic: str
+) -> None:
+    produce(client, topic, range(50))
+    del source.options["topic"]
+    stream = source.spark.readStream.format(FORMAT).options(**source.options, topic=topic).load()
+    writer = stream.writeStream.format("noop").option("checkpointLocation", source.checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert rest(client, topic, 50) == list(range(50))
