@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.base.query_errors import MAX_BYTES
 from pulsar_on_kafka_spark.streaming import stream
 from pulsar_on_kafka_spark.streaming.stream import BatchContext
+from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 from tests.spark.streams import Stream, produce, rest
 from tests.steps import SHARED, Unique
 from tests.waiting import until
@@ -41,6 +44,10 @@ def over(spark: SparkSession, service_url: str, topic: str, tmp_path: Path) -> S
 
 def _nothing_left(admin: AdminClient, topic: str) -> bool:
     return admin.subscription_stats(topic, "s").backlog == 0
+
+
+def _has_ended(query: StreamingQuery) -> bool:
+    return not query.isActive
 
 
 def _same(found: Callable[[], object], expected: object) -> bool:
@@ -252,6 +259,47 @@ def test_a_batch_that_failed_comes_again_as_it_was(over: Stream, client: pulsar.
     # The sink may have the first ten already, from before they were acknowledged elsewhere.
     assert over.sink.batches() == {0: seen[0], 1: list(range(40, 50))}
     assert rest(client, topic, 0) == []
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(RuntimeError("no luck\n" + "and more\n" * 60_000), id="long text"),
+        pytest.param(SystemExit("no luck"), id="SystemExit"),
+    ],
+)
+def test_a_query_tells_how_it_died(
+    over: Stream, client: pulsar.Client, topic: str, failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    produce(client, topic, range(1))
+    for of_planner in (False, True):
+        if of_planner:
+            monkeypatch.setattr(TopicPlanner, "next_end", fail)
+        query = over.start(fail)
+        until(partial(_has_ended, query), "the query to end")
+        told = str(query.exception())
+        assert f"{type(failure).__name__}: no luck" in told
+        assert len(told) < 2 * MAX_BYTES
+
+
+def test_a_query_that_is_stopped_tells_of_a_long_java_error(over: Stream, client: pulsar.Client, topic: str) -> None:
+    """Spark's search for interruptions in such a text let the query's thread die with a StackOverflowError."""
+    produce(client, topic, range(1))
+    inside = threading.Event()
+
+    def fail(df: DataFrame, batch_id: int) -> None:
+        inside.set()
+        java: Any = query
+        until(lambda: str(java._jsq.streamingQuery().state().get()) == "TERMINATED", "the query to be stopped")
+        raise RuntimeError("py4j.protocol.Py4JJavaError: An error occurred while calling o1.f.\n" + "\tat F\n" * 5_000)
+
+    query = over.start(fail)
+    assert inside.wait(60)
+    query.stop()
+    assert "RuntimeError: Py4JJavaError: An error occurred while calling o1.f." in str(query.exception())
 
 
 @pytest.mark.long

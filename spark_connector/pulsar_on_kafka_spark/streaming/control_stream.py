@@ -16,6 +16,7 @@ from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka_spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy, driver_jvm
+from pulsar_on_kafka_spark.base.query_errors import reported
 from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 
 _log = logging.getLogger(__name__)
@@ -101,12 +102,14 @@ class _Stream(_Planned):
     def _offset(self, text: str) -> Any:
         return self._java.sql.execution.streaming.SerializedOffset.apply(text)
 
+    @reported
     def initialOffset(self) -> Any:  # noqa: N802
         return self._offset(self._planner.first())
 
     def deserializeOffset(self, text: str) -> Any:  # noqa: N802
         return self._offset(text)
 
+    @reported
     def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802
         everything = is_instance_of(self._java.gateway, limit, f"{CONNECTOR}.read.streaming.ReadAllAvailable")
         return self._offset(self._planner.next_end(start.json(), limited=not everything))
@@ -119,9 +122,11 @@ class _Stream(_Planned):
         """Any limit except "all", which `Trigger.Once` requests by itself; the planner knows the actual one."""
         return self._java.sql.connector.read.streaming.ReadLimit.maxRows(2**62)
 
+    @reported
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._planner.fix_end()
 
+    @reported
     def planInputPartitions(self, start: Any, end: Any) -> Any:  # noqa: N802
         self._planner.begins(start.json(), end.json())
         return self._java.none_of("read.InputPartition")
@@ -140,6 +145,7 @@ class _Stream(_Planned):
     def commit(self, end: object) -> None:
         """Nothing: what a batch left is cleaned when the next one is on record."""
 
+    @reported
     def stop(self) -> None:
         self._planner.stop()
 

@@ -27,6 +27,7 @@ from pulsar_on_kafka_spark.acknowledging.acknowledge import acknowledge_entries
 from pulsar_on_kafka_spark.acknowledging.located_messages import located, located_ids
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka_spark.base.java_proxies import driver_jvm
+from pulsar_on_kafka_spark.base.query_errors import reported
 from pulsar_on_kafka_spark.base.spark_session import check_session, require_classic
 from pulsar_on_kafka_spark.options.stream_options import StreamOptions, parse_stream_options
 from pulsar_on_kafka_spark.planning.batch_plan import (
@@ -144,7 +145,7 @@ class PulsarStream:
             planner = TopicPlanner(node, options, partial(look, self._spark, options.read))
             planner.first()  # errors of the topic or the subscription are raised here
             batches = _Batches(self._spark, node, planner, options, CheckpointFiles(self._spark, checkpoint), fn)
-            writer = control_frame(self._spark, planner).writeStream.foreachBatch(batches.run)
+            writer = control_frame(self._spark, planner).writeStream.foreachBatch(reported(batches.run))
             writer = writer.option("checkpointLocation", checkpoint)
             if query_name is not None:
                 writer = writer.queryName(query_name)
