@@ -144,7 +144,7 @@ def test_what_is_encrypted_is_refused_or_left_out_without_its_key(
 ) -> None:
     topic = put(now_of(named("java: LZ4 single", "python: ZSTD batch encrypted", "java: ZLib chunks encrypted")))
     options = {"service_url": service_url, "topic": topic, "columns": COLUMNS}
-    with pytest.raises(PySparkException, match="is encrypted and cannot be opened: cryptoKeyReader names the keys"):
+    with pytest.raises(PySparkException, match="is encrypted and cannot be opened: cryptoKeyReader or cryptoPrivate"):
         read_pulsar(spark, **options).collect()
     left = read(client, topic, crypto_failure_action=pulsar.ConsumerCryptoFailureAction.DISCARD)
     assert rows_of(read_pulsar(spark, cryptoFailureAction="DISCARD", **options)) == shown(left)

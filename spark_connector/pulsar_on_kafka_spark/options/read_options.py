@@ -19,6 +19,7 @@ from pulsar_on_kafka_mapping.errors import InvalidInstanceName
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
+from pulsar_on_kafka_spark.options.private_key_file import PrivateKeyFile
 
 ReadAs = SchemaInfo | int | str
 """The schema of a reading: one of the caller's, a version's number, `latest`, or `bytes`: payloads unchanged."""
@@ -82,7 +83,7 @@ class ReadOptions:
         plain: by the user, every record is one plain message, so that no headers are needed.
         chunked: whether chunks of messages are searched; None: where a producer recorded that there may be any.
         pulsar_entries: whether some records may have a Pulsar client's batching or compression; None: likewise.
-        crypto_key_reader: decrypts messages; used on the driver only.
+        crypto_key_reader: decrypts messages; used on the driver only, by the data source on executors.
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
         spark: options passed to Spark's Kafka source unchanged.
@@ -212,7 +213,7 @@ READ_NAMES: Final = {
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
         "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "pulsarEntries",
-        "cryptoKeyReader", "cryptoFailureAction", "instance",
+        "cryptoKeyReader", "cryptoPrivateKeyPath", "cryptoFailureAction", "instance",
     )
 }  # fmt: skip
 """The options of reads by plain name, as users spell them."""
@@ -320,8 +321,14 @@ def _if_reported(known: Mapping[str, Any], option: str) -> bool | None:
 def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:
     given = known.get("cryptokeyreader")
     if given is not None and not callable(getattr(given, "get_private_key", None)):
-        raise InvalidReadOption(f"cryptoKeyReader is {type(given).__name__}, expected a CryptoKeyReader")
-    return given
+        raise InvalidReadOption(
+            f"cryptoKeyReader is {type(given).__name__}, expected a CryptoKeyReader; cryptoPrivateKeyPath names a file"
+        )
+    if "cryptoprivatekeypath" not in known:
+        return given
+    if given is not None:
+        raise InvalidReadOption("cryptoKeyReader and cryptoPrivateKeyPath are given, expected one of them")
+    return PrivateKeyFile(_text("cryptoPrivateKeyPath", known["cryptoprivatekeypath"]))
 
 
 def _plain_records(known: Mapping[str, Any]) -> bool:

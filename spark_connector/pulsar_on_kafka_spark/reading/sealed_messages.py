@@ -84,8 +84,8 @@ def refusal(topic: str) -> str:
     """An error, as binary, that names the message."""
     reported = (
         f"concat({text(f'the message of {topic}, partition ')}, `partition`, ', offset ', `offset`, "
-        "' is encrypted and cannot be opened: cryptoKeyReader names the keys; cryptoFailureAction=DISCARD leaves "
-        "such messages out, CONSUME gives their bytes as they are')"
+        "' is encrypted and cannot be opened: cryptoKeyReader or cryptoPrivateKeyPath names the key; "
+        "cryptoFailureAction=DISCARD leaves such messages out, CONSUME gives their bytes as they are')"
     )
     return f"cast(raise_error({reported}) as binary)"
 

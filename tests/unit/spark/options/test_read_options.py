@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 from pulsar_on_kafka_spark.options.read_options import (
@@ -19,6 +20,7 @@ from pulsar_on_kafka_spark.options.read_options import (
 )
 
 URL = "kafka://localhost:9092"
+KEYS = CryptoKeyReader("/public.pem", "/private.pem")
 
 
 def parsed(**options: Any) -> ReadOptions:
@@ -39,6 +41,12 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ({"topic": "a"}, "no broker is given: expected service.url"),
         ({"service.url": URL, "topic": "a", "topics": "b"}, "topic and topics are given"),
         ({"service.url": URL, "topic": ""}, "topic is '', expected a name"),
+        ({"service.url": URL, "topic": "a", "cryptoKeyReader": "/k"}, "is str, expected .*; cryptoPrivateKeyPath"),
+        ({"service.url": URL, "topic": "a", "cryptoPrivateKeyPath": " "}, "cryptoPrivateKeyPath is ' ', expected"),
+        (
+            {"service.url": URL, "topic": "a", "cryptoPrivateKeyPath": "/k", "cryptoKeyReader": KEYS},
+            "cryptoKeyReader and cryptoPrivateKeyPath are given",
+        ),
         ({"service.url": URL, "topics": "a,,b"}, "expected names between commas"),
         ({"service.url": URL, "topics": "a,a"}, "expected each name once"),
         ({"service.url": URL, "topic": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
