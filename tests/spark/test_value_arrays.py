@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka_spark.options.read_options import PERMISSIVE
+from pulsar_on_kafka_spark.source.avro_columns import readable_definition
 from pulsar_on_kafka_spark.source.value_arrays import ValueArrays
 from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
@@ -66,7 +70,9 @@ def check(spark: SparkSession, topics: Sequence[Messages]) -> None:
             assert found[at].type == theirs.type, definition
             rows = zip(shown(found[at]), shown(theirs), one.payloads, strict=True)
             for own, wanted, payload in rows:
-                assert own == wanted, f"{one.schemas.reader.type.name} {field.name}: {payload!r} of {definition}"
+                assert own == wanted, (
+                    f"{own} is not {wanted}: {one.schemas.reader.type.name} {field.name}: {payload!r} of {one.schemas}"
+                )
 
 
 def shown(array: Any) -> list[str]:
@@ -212,10 +218,225 @@ def json_text(draw: random.Random, kind: Any) -> str:
     return draw.choice(texts.get(name, ['""', '"text"', '"\\"\\u20ac\\n"', '"ä"']))
 
 
+def json_info(definition: Any) -> SchemaInfo:
+    return SchemaInfo(SchemaType.JSON, json.dumps(definition).encode())
+
+
 def json_topic(draw: random.Random) -> Messages:
     definition = json_record(draw)
-    schemas = TopicSchemas(TOPIC, SchemaInfo(SchemaType.JSON, json.dumps(definition).encode()))
-    return messages(draw, schemas, lambda: json_text(draw, definition).encode())
+    return messages(draw, TopicSchemas(TOPIC, json_info(definition)), lambda: json_text(draw, definition).encode())
+
+
+LOGICAL = [
+    {"type": "int", "logicalType": "date"},
+    *({"type": "long", "logicalType": f"{zone}timestamp-millis"} for zone in ("", "local-")),
+    *({"type": "long", "logicalType": f"{zone}timestamp-micros"} for zone in ("", "local-")),
+    {"type": "int", "logicalType": "time-millis"},
+    {"type": "string", "logicalType": "uuid"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3},
+    {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 9},
+]  # fmt: skip
+
+
+class AvroTopic:
+    """Definitions of one topic, values of them, and later versions of them."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.names = 0
+        self.leaves: dict[str, Callable[[], Any]] = {
+            "null": lambda: None,
+            "boolean": lambda: draw.random() < 0.5,
+            "int": lambda: draw.choice([0, -1, draw.randrange(-(2**31), 2**31)]),
+            "long": lambda: draw.choice([0, -1, draw.randrange(-(2**63), 2**63), draw.randrange(2**40)]),
+            "float": lambda: draw.choice([0.0, float("inf"), draw.randrange(1000) / 8]),
+            "double": lambda: draw.choice([0.0, -0.5, float("-inf"), draw.random()]),
+            "string": lambda: draw.choice(["", "text", "ä€\U0001f600"]),
+            "bytes": lambda: draw.randbytes(draw.randrange(6)),
+        }
+
+    def name(self) -> str:
+        self.names += 1
+        return f"T{self.names}"
+
+    def type(self, level: int) -> Any:
+        draw = self.draw
+        match draw.choice(
+            [
+                *LEAVES,
+                "null",
+                "enum",
+                "fixed",
+                *["logical"] * 3,
+                *(("array", "map", "record", "union") if level < 3 else ()),
+            ]
+        ):
+            case "enum":
+                return {"type": "enum", "name": self.name(), "symbols": ["A", "B", "C"]}
+            case "fixed":
+                size = draw.choice([0, 3, 5])
+                decimal = {"logicalType": "decimal", "precision": 6, "scale": 2} if draw.random() < 0.5 else {}
+                return {"type": "fixed", "name": self.name(), "size": size, **decimal}
+            case "logical":
+                kind: Any = draw.choice(LOGICAL)
+            case "array":
+                kind = {"type": "array", "items": self.type(level + 1)}
+            case "map":
+                kind = {"type": "map", "values": self.type(level + 1)}
+            case "record":
+                kind = self.record(level + 1)
+            case "union":
+                return self.union(level)
+            case kind:
+                pass
+        return draw.choice([["null", kind], [kind, "null"]]) if kind != "null" and draw.random() < 0.4 else kind
+
+    def union(self, level: int) -> Any:
+        draw = self.draw
+        if draw.random() < 0.3:
+            return draw.choice([["int", "long"], ["double", "float"], ["null", "long", "int"], ["string"]])
+        branches: list[Any] = draw.sample(
+            ["boolean", "int", "double", draw.choice(["string", "bytes"])], draw.randrange(3)
+        )
+        branches += [self.record(level + 1) for _ in range(draw.randrange(3))]
+        branches += draw.choice([[], [{"type": "array", "items": "int"}]])
+        branches += draw.choice([[], [{"type": "enum", "name": self.name(), "symbols": ["X"]}]])
+        branches += draw.choice([[], ["null"]])
+        draw.shuffle(branches)
+        return branches if branches not in ([], ["null"]) else ["long", "null"]
+
+    def record(self, level: int = 0) -> dict[str, Any]:
+        names = self.draw.sample(NAMES, self.draw.randrange(1, 5))
+        return {
+            "type": "record",
+            "name": self.name(),
+            "fields": [{"name": name, "type": self.type(level)} for name in names],
+        }
+
+    def value(self, kind: Any) -> Any:
+        draw = self.draw
+        if isinstance(kind, list):
+            branch = draw.choice(kind)
+            value = self.value(branch)
+            return (branch["name"], value) if isinstance(branch, dict) and branch["type"] == "record" else value
+        name = kind["type"] if isinstance(kind, dict) else kind
+        if name in self.leaves:
+            return self.leaves[name]()
+        match name:
+            case "fixed":
+                return draw.randbytes(kind["size"])
+            case "enum":
+                return draw.choice(kind["symbols"])
+            case "array":
+                return [self.value(kind["items"]) for _ in range(draw.randrange(4))]
+            case "map":
+                return {each: self.value(kind["values"]) for each in draw.sample(NAMES, draw.randrange(4))}
+            case _:
+                return {field["name"]: self.value(field["type"]) for field in kind["fields"]}
+
+    def later(self, kind: Any) -> Any:
+        """A definition that reads values of `kind`."""
+        draw = self.draw
+        if isinstance(kind, list):
+            return [self.later(branch) if isinstance(branch, dict) else branch for branch in kind]
+        wider: dict[str, list[Any]] = {
+            "int": ["long", "double", ["null", "int"]],
+            "long": ["double", ["long", "null"]],
+            "float": ["double"],
+        }
+        if isinstance(kind, str):
+            return draw.choice([kind, *wider.get(kind, [])])
+        match kind["type"]:
+            case "array":
+                return {**kind, "items": self.later(kind["items"])}
+            case "map":
+                return {**kind, "values": self.later(kind["values"])}
+            case "record":
+                kept = [field for field in kind["fields"] if draw.random() < 0.8] or kind["fields"]
+                fields = [{**field, "type": self.later(field["type"])} for field in kept]
+                fields += [field | {"name": self.name()} for field in self.new_fields() if draw.random() < 0.3]
+                draw.shuffle(fields)
+                return {**kind, "fields": fields}
+            case _:
+                return kind
+
+    def new_fields(self) -> list[dict[str, Any]]:
+        inner = {"type": "record", "name": self.name(), "fields": [{"name": "x", "type": "bytes", "default": "\u00e4"}]}
+        return [
+            {"type": "int", "default": 5},
+            {"type": "bytes", "default": "\u00ff\u0001"},
+            {"type": ["null", "string"], "default": None},
+            {"type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 1000},
+            {"type": {"type": "array", "items": "bytes"}, "default": ["\u00e4"]},
+            {"type": {"type": "map", "values": "int"}, "default": {"a": 1}},
+            {"type": inner, "default": {"x": "\u00e4"}},
+            {"type": ["string", "int"], "default": "x"},
+            {"type": "double", "default": 1},
+            {"type": {"type": "enum", "name": self.name(), "symbols": ["P", "Q"]}, "default": "Q"},
+        ]  # fmt: skip
+
+
+def avro_info(definition: Any) -> SchemaInfo:
+    return SchemaInfo(SchemaType.AVRO, json.dumps(definition).encode())
+
+
+def avro_payload(topic: AvroTopic, definition: Any) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, readable_definition(definition), topic.value(definition))
+    return buffer.getvalue()
+
+
+def avro_topic(draw: random.Random) -> Messages:
+    """Messages of two or three versions; some name none, or one that nobody knows."""
+    topic = AvroTopic(draw)
+    versions = [topic.record()]
+    for _ in range(draw.randrange(3)):
+        versions.append(topic.later(versions[-1]))
+    writers = {SchemaVersion(number): avro_info(definition) for number, definition in enumerate(versions)}
+    reader = SchemaVersion(len(versions) - 1)
+    numbers = [draw.randrange(len(versions)) for _ in range(ROWS)]
+    made = iter(numbers)
+    found = messages(
+        draw,
+        TopicSchemas(TOPIC, writers[reader], reader, writers),
+        lambda: avro_payload(topic, versions[next(made)]),
+    )
+    named = [None if number == reader.number and draw.random() < 0.2 else number for number in numbers]
+    return found._replace(versions=[9 if draw.random() < 0.02 else number for number in named])
+
+
+def key_value_topic(draw: random.Random) -> Messages:
+    """Versions with the key in the payload and with the record's key, of AVRO, JSON, text or a number."""
+    topic = AvroTopic(draw)
+    avro, texts = topic.record(), json_record(draw)
+    parts: dict[SchemaType, tuple[SchemaInfo, Callable[[], bytes]]] = {
+        SchemaType.AVRO: (avro_info(avro), lambda: avro_payload(topic, avro)),
+        SchemaType.JSON: (json_info(texts), lambda: json_text(draw, texts).encode()),
+        SchemaType.STRING: (SchemaInfo(SchemaType.STRING, b""), lambda: b"text"),
+        SchemaType.INT32: (SchemaInfo(SchemaType.INT32, b""), lambda: draw.randbytes(4)),
+    }  # fmt: skip
+    (key, make_key), (value, make_value) = (parts[draw.choice(list(parts))] for _ in range(2))
+
+    def info(encoding: str) -> SchemaInfo:
+        types = {"key.schema.type": key.type.name, "value.schema.type": value.type.name}
+        data = b"".join(struct.pack(">i", len(part.schema)) + part.schema for part in (key, value))
+        return SchemaInfo(SchemaType.KEY_VALUE, data, "KeyValue", {**types, "kv.encoding.type": encoding})
+
+    encodings = draw.sample(["INLINE", "SEPARATED"], 2)[: draw.randrange(1, 3)]
+    writers = {SchemaVersion(number): info(encoding) for number, encoding in enumerate(encodings)}
+    numbers = [draw.randrange(len(encodings)) for _ in range(ROWS)]
+    made = iter(numbers)
+
+    def framed(part: bytes) -> bytes:
+        return struct.pack(">i", -1) if draw.random() < 0.1 else struct.pack(">i", len(part)) + part
+
+    def payload() -> bytes:
+        return make_value() if encodings[next(made)] == "SEPARATED" else framed(make_key()) + framed(make_value())
+
+    reader = SchemaVersion(0)
+    found = messages(draw, TopicSchemas(TOPIC, writers[reader], reader, writers), payload)
+    keys = [None if draw.random() < 0.1 else make_key() for _ in range(ROWS)]
+    return found._replace(versions=list(numbers), keys=keys)
 
 
 # Comparisons ----------------------------------------------------------------------------------------------------------
@@ -234,3 +455,17 @@ def test_json(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
         check(spark, [json_topic(draw) for _ in range(8)])
+
+
+@pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
+def test_avro(spark: SparkSession, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        draw = random.Random(seed)
+        check(spark, [avro_topic(draw) for _ in range(8)])
+
+
+@pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
+def test_key_values(spark: SparkSession, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        draw = random.Random(seed)
+        check(spark, [key_value_topic(draw) for _ in range(6)])

@@ -59,7 +59,7 @@ class AvroSchema(Schema[V]):
             definition: Any = self._model.definition
         else:
             definition = schema_definition if record_cls is None else record_cls.schema()
-        self._compiled, self._bounds = _compiled(definition)
+        self._compiled, self._bounds = compiled_avro(definition)
         super().__init__(record_cls, SchemaType.AVRO, definition, "AVRO")
         self._root_name = definition.get("name") if isinstance(definition, dict) else None
         self._writer: Callable[[SchemaInfo], tuple[Any, PayloadBounds]] = lru_cache(maxsize=WRITERS)(
@@ -129,7 +129,7 @@ class AvroSchema(Schema[V]):
         definition = avro_definition(writer)
         if isinstance(definition, dict) and self._root_name is not None:
             definition["name"] = self._root_name
-        return _compiled(definition)
+        return compiled_avro(definition)
 
     def _as_avro(self, value: object) -> Any:
         if type(value) is not list:
@@ -144,7 +144,13 @@ class AvroSchema(Schema[V]):
         return value
 
 
-def _compiled(definition: Any) -> tuple[Any, PayloadBounds]:
+def compiled_avro(definition: Any) -> tuple[Any, PayloadBounds]:
+    """The definition as fastavro reads it, and the bounds of its payloads.
+
+    Raises:
+        fastavro.schema.SchemaParseException, UnknownType: the definition is no Avro.
+        ValueError: as `AvroSchema`.
+    """
     if isinstance(definition, dict | list):
         check_definition(definition)
     try:

@@ -118,8 +118,13 @@ def encoding_of(info: SchemaInfo) -> KeyValueEncodingType:
 def _both(data: bytes, encoding: KeyValueEncodingType) -> tuple[bytes | None, bytes | None]:
     if encoding is KeyValueEncodingType.SEPARATED:
         raise ValueError("the key is separated and not in the payload: decode_separated(key, payload) takes both")
-    key, end = _part(data, 0, "key")
-    value, _ = _part(data, end, "value")
+    return inline_parts(data)
+
+
+def inline_parts(data: bytes) -> tuple[bytes | None, bytes | None]:
+    """Key and value of an inline payload. Raises ValueError for a payload that is not both."""
+    key, at = _part(data, 0, "key")
+    value, _ = _part(data, at, "value")
     return key, value
 
 

@@ -29,11 +29,12 @@ class ArrayCodec(ABC):
     """`kind` is a struct whose fields are the columns of the value."""
 
     @abstractmethod
-    def decode(self, payloads: Payloads, versions: Versions) -> Decoded:
+    def decode(self, payloads: Payloads, versions: Versions, keys: Payloads | None = None) -> Decoded:
         """The values of `payloads`; a null payload is null.
 
         Args:
             versions: the schema version of each message, None for one without; None where `by_version` is False.
+            keys: the keys of the records, which only key/value schemas use.
         """
 
 

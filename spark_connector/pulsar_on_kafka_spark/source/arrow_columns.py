@@ -70,6 +70,8 @@ class LeafColumn(Column):
         self._natural = self._types | {_NONE}
         self._check = check
         self._convert = convert
+        self._limit = 1 << (self._arrow.bit_width - 1) if self._types == {int} else None
+        """The first whole number beyond the type."""
 
     def array(self, values: Sequence[Any]) -> Any:
         if not self._natural.issuperset(map(type, values)):
@@ -78,7 +80,12 @@ class LeafColumn(Column):
 
     def value(self, value: Any) -> Any:
         found = value if self._check is None else self._check(value)
-        self.array((found,))
+        if type(found) not in self._types:
+            raise TypeError(f"a value is no {self.kind.simpleString()}")
+        if self._limit is not None and not -self._limit <= found < self._limit:
+            raise OverflowError(f"{found} is no {self.kind.simpleString()}")
+        if self._convert is not None:
+            self._convert((found,))
         return found
 
 

@@ -64,7 +64,7 @@ class JsonArrays(ArrayCodec):
         self._column = StructColumn(columns, _defaults(definition, columns))
         self.kind = self._column.kind
 
-    def decode(self, payloads: Payloads, versions: Versions) -> Decoded:
+    def decode(self, payloads: Payloads, versions: Versions, keys: Payloads | None = None) -> Decoded:
         loads = orjson.loads
         try:
             values = [None if payload is None else loads(payload) for payload in payloads]

@@ -27,7 +27,7 @@ class BytesArrays(ArrayCodec):
 
     kind = BinaryType()
 
-    def decode(self, payloads: Payloads, versions: Versions) -> Decoded:
+    def decode(self, payloads: Payloads, versions: Versions, keys: Payloads | None = None) -> Decoded:
         return pa.array(payloads, pa.binary()), []
 
 
@@ -39,7 +39,7 @@ class TextArrays(ArrayCodec):
     def __init__(self) -> None:
         self._column = LeafColumn(self.kind, (str,), bytes.decode)
 
-    def decode(self, payloads: Payloads, versions: Versions) -> Decoded:
+    def decode(self, payloads: Payloads, versions: Versions, keys: Payloads | None = None) -> Decoded:
         binary = pa.array(payloads, pa.binary())
         try:
             return binary.cast(pa.string()), []
@@ -55,7 +55,7 @@ class PlainArrays(ArrayCodec):
         self._arrow = arrow_type(self.kind)
         self._form, self._make = _FORMS[kind]
 
-    def decode(self, payloads: Payloads, versions: Versions) -> Decoded:
+    def decode(self, payloads: Payloads, versions: Versions, keys: Payloads | None = None) -> Decoded:
         size, make = self._form.size, self._make
         there = [payload is not None and len(payload) == size for payload in payloads]
         joined = b"".join([payload for payload, good in zip(payloads, there, strict=True) if payload and good])

@@ -22,7 +22,9 @@ from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaTy
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.options.read_options import FAILFAST
 from pulsar_on_kafka_spark.source.array_codec import ArrayCodec
+from pulsar_on_kafka_spark.source.avro_arrays import AvroArrays
 from pulsar_on_kafka_spark.source.json_arrays import JsonArrays
+from pulsar_on_kafka_spark.source.key_value_arrays import KeyValueArrays
 from pulsar_on_kafka_spark.source.plain_arrays import BytesArrays, PlainArrays, TextArrays
 from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
@@ -31,6 +33,7 @@ from pulsar_on_kafka_spark.values.value_decoding import (
     check_case,
     check_mode,
     complaint,
+    needs_key,
     not_read,
     readable_schema,
 )
@@ -65,12 +68,11 @@ class ValueArrays:
         if not case_sensitive:
             check_case(schemas)
         kind = self._codec.kind
-        self._is_record = self._codec.is_record and isinstance(kind, StructType)
         named = kind.fields if self._codec.is_record and isinstance(kind, StructType) else None
         self._is_record = named is not None
-        self.fields = named or [StructField(VALUE, kind)]
+        self.fields = [StructField(VALUE, kind)] if named is None else list(named)
         self.needs_version = self._codec.by_version
-        self.needs_key = False
+        self.needs_key = needs_key(schemas)
 
     def __reduce__(self) -> tuple[Any, ...]:
         schemas, mode, case_sensitive = self._options
@@ -92,7 +94,7 @@ class ValueArrays:
         Raises:
             NotReadable: with FAILFAST, the first payload that is no value of the schema. PERMISSIVE gives nulls.
         """
-        found, failed = self._codec.decode(payloads, versions if self.needs_version else None)
+        found, failed = self._codec.decode(payloads, versions if self.needs_version else None, keys)
         if failed and self._fails:
             at = failed[0]
             named = versions[at] if self.needs_version and versions is not None else None
@@ -112,6 +114,10 @@ def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> A
         return TextArrays()
     if kind in PLAIN_TYPES:
         return PlainArrays(kind)
+    if kind is SchemaType.AVRO:
+        return AvroArrays(reader, writers)
     if kind is SchemaType.JSON:
         return JsonArrays(reader)
+    if kind is SchemaType.KEY_VALUE:
+        return KeyValueArrays(reader, writers, _codec)
     raise not_read(kind)

@@ -25,6 +25,26 @@ _PARTS: Final = ("key", "value")
 _LENGTH: Final = 4
 
 
+class KeyValueParts:
+    """The schemas of keys and values, and the versions that have keys elsewhere than the reader's."""
+
+    def __init__(self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> None:
+        """Raises ValueError: a definition cannot be read."""
+        own = split(reader)
+        theirs = {version: split(info) for version, info in writers.items()}
+        self.schemas = {
+            part: (own[part], {version: parts[part] for version, parts in theirs.items()}) for part in _PARTS
+        }
+        """The reader's and the writers' of each part."""
+        self.separated = encoding_of(reader) is KeyValueEncodingType.SEPARATED
+        self.otherwise = [
+            version.number
+            for version, info in sorted(writers.items())
+            if (encoding_of(info) is KeyValueEncodingType.SEPARATED) is not self.separated
+        ]
+        """The numbers of these versions."""
+
+
 class KeyValueCodec(ValueCodec):
     """The codec has one codec for the key and one for the value. Raises ValueError: a definition cannot be read."""
 
@@ -32,18 +52,11 @@ class KeyValueCodec(ValueCodec):
         self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], record_key: Column, codec_of: CodecOf
     ) -> None:
         """`codec_of` makes the codec of a part; `record_key` is the column with the records' keys (binary)."""
-        own = split(reader)
-        theirs = {version: split(info) for version, info in writers.items()}
-        self._codecs = {
-            part: codec_of(own[part], {version: parts[part] for version, parts in theirs.items()}) for part in _PARTS
-        }
+        parts = KeyValueParts(reader, writers)
+        self._codecs = {part: codec_of(*schemas) for part, schemas in parts.schemas.items()}
         self._record_key = record_key
-        self._separated = encoding_of(reader) is KeyValueEncodingType.SEPARATED
-        self._otherwise = [
-            version
-            for version, info in sorted(writers.items())
-            if (encoding_of(info) is KeyValueEncodingType.SEPARATED) is not self._separated
-        ]
+        self._separated = parts.separated
+        self._otherwise = parts.otherwise
         self.by_version = bool(self._otherwise) or any(codec.by_version for codec in self._codecs.values())
 
     def parse(self, payload: Column, version: Column | None) -> Column:
@@ -73,7 +86,7 @@ class KeyValueCodec(ValueCodec):
         own, other = (apart, _inline(payload)) if self._separated else (_inline(payload), apart)
         if not self._otherwise or version is None:
             return own
-        return F.when(version.isin([each.number for each in self._otherwise]), other).otherwise(own)
+        return F.when(version.isin(self._otherwise), other).otherwise(own)
 
 
 def inline_payload(key: Column, value: Column) -> Column:

@@ -16,17 +16,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
-from pulsar_on_kafka.schema.avro import avro_definition
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka_schema_compat.key_value import split
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka_spark.options.read_options import FAILFAST, MODES
+from pulsar_on_kafka_spark.values.avro_writers import AvroWriters
 from pulsar_on_kafka_spark.values.json_values import JsonCodec
 from pulsar_on_kafka_spark.values.key_values import KeyValueCodec
 from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES, BytesCodec, PlainCodec, TextCodec
 from pulsar_on_kafka_spark.values.protobuf_values import ProtobufCodec
-from pulsar_on_kafka_spark.values.record_shapes import check_names_differ, check_not_recursive
+from pulsar_on_kafka_spark.values.record_shapes import check_names_differ
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
 from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
@@ -36,35 +36,30 @@ writer has and whose default is true: null there means that the payload was not 
 
 
 class AvroCodec(ValueCodec):
-    """Messages without a version, and with one whose definition is the reader's, are read as the reader's own."""
+    """The codec reads each message by its writer's definition (`AvroWriters`)."""
 
     def __init__(self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> None:
-        """Raises ValueError, TypeError: a definition is no JSON, of a schema of another type, or recursive."""
-        own = avro_definition(reader)
-        check_not_recursive(own)
-        self._is_record = isinstance(own, dict) and own.get("type") == "record"
+        """Raises ValueError, TypeError: as `AvroWriters`."""
+        self._writers = AvroWriters(reader, writers)
+        own = self._writers.definition
+        self._is_record = self._writers.is_record
         self._fields = [field["name"] for field in own["fields"]] if self._is_record else []
-        self._name = own.get("name") if self._is_record else None
-        self._own = json.dumps(own)
         self._may_be_null = own == "null" or (isinstance(own, list) and "null" in own)
         self._options = {"avroSchema": json.dumps(_marked(own) if self._is_record else own), "mode": "PERMISSIVE"}
-        self._others = self._grouped(writers)
-        self._known = sorted(writers)
-        self.by_version = bool(self._others)
+        self.by_version = bool(self._writers.others)
 
     def parse(self, payload: Column, version: Column | None) -> Column:
-        own = self._from_avro(payload, self._own)
+        own = self._from_avro(payload, self._writers.own)
         if version is None:
             return own
         found: Column | None = None
-        for definition, versions in self._others.items():
+        for definition, versions in self._writers.others.items():
             theirs = self._from_avro(payload, definition)
-            named = version.isin([each.number for each in versions])
+            named = version.isin(versions)
             found = F.when(named, theirs) if found is None else found.when(named, theirs)
         same = version.isNull()
-        mine = [each for each in self._known if not any(each in versions for versions in self._others.values())]
-        if mine:
-            same = same | version.isin([each.number for each in mine])
+        if self._writers.same:
+            same = same | version.isin(self._writers.same)
         return F.when(same, own) if found is None else found.when(same, own)
 
     def failed(self, payload: Column, parsed: Column) -> Column:
@@ -84,18 +79,6 @@ class AvroCodec(ValueCodec):
 
     def _from_avro(self, payload: Column, writer: str) -> Column:
         return from_avro(payload, writer, self._options)
-
-    def _grouped(self, writers: Mapping[SchemaVersion, SchemaInfo]) -> dict[str, list[SchemaVersion]]:
-        """Versions by definition, as far as it is not the reader's."""
-        found: dict[str, list[SchemaVersion]] = {}
-        for version, info in sorted(writers.items()):
-            definition = avro_definition(info)
-            if isinstance(definition, dict) and self._name is not None:
-                definition["name"] = self._name  # as the SDK: the root's name does not count
-            text = json.dumps(definition)
-            if text != self._own:
-                found.setdefault(text, []).append(version)
-        return found
 
 
 def _marked(record: dict[str, Any]) -> dict[str, Any]:

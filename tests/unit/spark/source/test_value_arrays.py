@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
@@ -154,6 +156,126 @@ def test_json_that_is_no_value(text: str) -> None:
         ValueArrays(schemas, FAILFAST).arrays([good, text.encode(), text.encode()], None, None, place)
 
 
+def avro_of(definition: Any, *values: Any) -> list[bytes]:
+    found = []
+    for value in values:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, definition, value)
+        found.append(buffer.getvalue())
+    return found
+
+
+def test_avro_has_the_types_of_spark() -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+    kinds = {
+        "date": ({"type": "int", "logicalType": "date"}, "date"),
+        "moment": ({"type": "long", "logicalType": "timestamp-millis"}, "timestamp"),
+        "wall": ({"type": "long", "logicalType": "local-timestamp-micros"}, "timestamp_ntz"),
+        "clock": ({"type": "long", "logicalType": "time-micros"}, "bigint"),
+        "price": (decimal, "decimal(5,2)"),
+        "invalid": ({**decimal, "scale": 6}, "binary"),
+        "id": ({"type": "string", "logicalType": "uuid"}, "string"),
+        "one": (["null", "long", "int"], "bigint"),
+        "real": (["float", "double"], "double"),
+        "many": (["null", "string", {"type": "array", "items": "int"}], "struct<member0:string,member1:array<int>>"),
+        "only": (["null"], "void"),
+    }
+    schemas = schemas_of(SchemaType.AVRO, record(*((name, kind) for name, (kind, _) in kinds.items())))
+    fields = ValueArrays(schemas, FAILFAST).fields
+    assert {field.name: field.dataType.simpleString() for field in fields} == {
+        n: spark for n, (_, spark) in kinds.items()
+    }
+    assert all(field.nullable for field in fields)
+
+
+def test_avro_times_beyond_pythons_years_are_read() -> None:
+    schemas = schemas_of(SchemaType.AVRO, record(("at", {"type": "long", "logicalType": "timestamp-micros"})))
+    payloads = avro_of(record(("at", "long")), {"at": 2**62})
+    (found,) = ValueArrays(schemas, FAILFAST).arrays(payloads, None, None, place)
+    assert found.cast(pa.int64()).to_pylist() == [2**62]
+    millis = schemas_of(SchemaType.AVRO, record(("at", {"type": "long", "logicalType": "timestamp-millis"})))
+    with pytest.raises(NotReadable, match="offset 100 cannot be decoded"):
+        ValueArrays(millis, FAILFAST).arrays(payloads, None, None, place)
+
+
+def three_versions() -> TopicSchemas:
+    """The last one is the reader, the first one needs Avro's resolution, the second one only a default."""
+    definitions = [
+        record(("item", "string"), ("count", "int")),
+        record(("item", "string"), ("count", "long"), ("old", "string")),
+        record(("item", "string"), ("count", "long"), ("data", "bytes"), data="\u00e4"),
+    ]
+    infos = [SchemaInfo(SchemaType.AVRO, json.dumps(each).encode()) for each in definitions]
+    writers = {SchemaVersion(number): info for number, info in enumerate(infos)}
+    return TopicSchemas(TOPIC, infos[2], SchemaVersion(2), writers)
+
+
+def test_avro_messages_are_read_by_the_version_that_they_name() -> None:
+    schemas = three_versions()
+    arrays = ValueArrays(schemas, PERMISSIVE)
+    assert (arrays.needs_version, arrays.needs_key) == (True, False)
+    definitions = [json.loads(info.schema) for info in schemas.writers.values()]
+    values = [
+        {"item": "a", "count": 1},
+        {"item": "b", "count": 2**40, "old": "x" * 9},
+        {"item": "c", "count": 3, "data": b"c"},
+    ]
+    whole = [avro_of(definition, value)[0] for definition, value in zip(definitions, values, strict=True)]
+    payloads = [*whole, whole[2], whole[0], whole[0][:-1], whole[1][:-1], None]
+    versions = [0, 1, 2, None, 9, 0, 1, 9]
+    found = arrays.arrays(payloads, versions, None, place)
+    assert [array.to_pylist() for array in found] == [
+        ["a", "b", "c", "c", None, None, None, None],
+        [1, 2**40, 3, 3, None, None, None, None],
+        [b"\xe4", b"\xe4", b"c", b"c", None, None, None, None],
+    ]
+    strict = ValueArrays(schemas, FAILFAST)
+    with pytest.raises(
+        NotReadable, match=r"offset 104 cannot be decoded: its bytes are no AVRO value of schema version 9"
+    ):
+        strict.arrays(payloads, versions, None, place)
+    with pytest.raises(NotReadable, match=r"offset 100 .* of the schema \(it names no version\) \(mode"):
+        strict.arrays([b""], [None], None, place)
+
+
+def test_members_of_a_union() -> None:
+    union = ["null", "int", "string", record(("x", "int"))]
+    definition = record(("a", union), ("b", ["null", "boolean"]))
+    definition["name"] = "Outer"
+    data = [{"a": 5, "b": True}, {"a": "t", "b": None}, {"a": {"x": 1}, "b": None}, {"a": None, "b": None}]
+    found = values(schemas_of(SchemaType.AVRO, definition), avro_of(definition, *data), FAILFAST)
+    none = dict.fromkeys(("member0", "member1", "member2"))
+    assert [row["a"] for row in found] == [
+        {**none, "member0": 5}, {**none, "member1": "t"}, {**none, "member2": {"x": 1}}, None,
+    ]  # fmt: skip
+
+
+def key_value(encoding: str) -> SchemaInfo:
+    value = json.dumps(record(("item", "string"))).encode()
+    data = struct.pack(">i", 0) + struct.pack(">i", len(value)) + value
+    types = {"key.schema.type": "STRING", "value.schema.type": "JSON", "kv.encoding.type": encoding}
+    return SchemaInfo(SchemaType.KEY_VALUE, data, "KeyValue", types)
+
+
+def test_key_values() -> None:
+    writers = {V0: key_value("INLINE"), V1: key_value("SEPARATED")}
+    arrays = ValueArrays(TopicSchemas(TOPIC, writers[V1], V1, writers), PERMISSIVE)
+    assert (arrays.needs_version, arrays.needs_key) == (True, True)
+    inline = b"\x00\x00\x00\x01k\x00\x00\x00\x0e" + b'{"item": "in"}'
+    payloads = [inline, b'{"item": "sep"}', None, b"{", b"\xff\xff\xff\xff" * 2, inline[:-1]]
+    versions = [0, 1, 1, 1, 0, 0]
+    keys = [b"other", b"s", b"s", b"s", None, None]
+    key, value = arrays.arrays(payloads, versions, keys, place)
+    assert key.to_pylist() == ["k", "s", "s", None, None, None]
+    assert value.to_pylist() == [{"item": "in"}, {"item": "sep"}, None, None, None, None]
+    strict = ValueArrays(TopicSchemas(TOPIC, writers[V0], V0, {V0: writers[V0]}), FAILFAST)
+    assert not strict.needs_version
+    with pytest.raises(
+        NotReadable, match=r"offset 101 cannot be decoded: its bytes are no KEY_VALUE value of schema ver"
+    ):
+        strict.arrays([inline, inline[:7]], None, [None, None], place)
+
+
 def test_no_payloads() -> None:
     for schemas in (schemas_of(SchemaType.BYTES), schemas_of(SchemaType.INT8), schemas_of(SchemaType.JSON, ORDER)):
         assert values(schemas, []) == []
@@ -177,6 +299,15 @@ def test_refusals() -> None:
         ValueArrays(schemas_of(SchemaType.JSON, record(("count", "int"), count="x")), FAILFAST)
     with pytest.raises(NotReadable, match="no field numbers"):
         ValueArrays(schemas_of(SchemaType.PROTOBUF), FAILFAST)
+    pair = schemas_of(SchemaType.AVRO, record(("a", ["int", "long", "string"])))
+    with pytest.raises(NotReadable, match="a union of int and long beside other types"):
+        ValueArrays(pair, FAILFAST)
+    within = record(("next", ["null", "Order"]))
+    with pytest.raises(NotReadable, match="field next is of the record Order, which is the value itself"):
+        ValueArrays(schemas_of(SchemaType.AVRO, within), FAILFAST)
+    for wrong in ({"type": "record", "name": "R"}, record(("a", "whatever"))):
+        with pytest.raises(NotReadable, match=r"the AVRO schema of topic .* cannot be read"):
+            ValueArrays(schemas_of(SchemaType.AVRO, wrong), FAILFAST)
     differ = schemas_of(SchemaType.JSON, record(("item", "int"), ("Item", "int")))
     with pytest.raises(NotReadable, match="the fields item and Item of the value differ in case alone"):
         ValueArrays(differ, FAILFAST)
