@@ -4,8 +4,9 @@ Arguments go to that command. With `--pulsar` or `--kafka` among them that clust
 `--docker` starts them in containers. Clusters with TLS, logins and rights are started beside them for the scenarios
 about security.
 
-With `--broker-tests` Pulsar's own tests are run on a gateway instead (`broker_tests`). With `--record` scenarios are
-played on Pulsar alone, and what they record becomes the histories of `make test` (`record`).
+With `--broker-tests` Pulsar's own tests are run on a gateway instead (`broker_tests`), and with `--kombu-tests` those
+of kombu on Celery's transport (`kombu_tests`). With `--record` scenarios are played on Pulsar alone, and what they
+record becomes the histories of `make test` (`record`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from tests.compat.broker_tests.run import ARGUMENT
 from tests.compat.broker_tests.run import main as run_broker_tests
+from tests.compat.kombu_tests import ARGUMENT as KOMBU
+from tests.compat.kombu_tests import main as run_kombu_tests
 from tests.compat.pulsar_standalone import PulsarStandaloneError
 from tests.compat.record import ARGUMENT as RECORD
 from tests.compat.record import main as record
@@ -29,6 +32,8 @@ from tests.compat.servers import start_servers
 def main(arguments: Sequence[str]) -> int:
     if ARGUMENT in arguments:
         return run_broker_tests([argument for argument in arguments if argument != ARGUMENT])
+    if KOMBU in arguments:
+        return run_kombu_tests([argument for argument in arguments if argument != KOMBU])
     if RECORD in arguments:
         return record([argument for argument in arguments if argument != RECORD])
     with ExitStack() as stack:

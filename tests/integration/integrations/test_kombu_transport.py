@@ -139,6 +139,15 @@ def test_consumers_of_one_partition_share_the_queue(connect: Connect, queue: Que
     until(one_each, "a message at each consumer")
 
 
+def test_a_busy_worker_holds_no_more_than_its_inbox(connect: Connect, queue: Queue) -> None:
+    send(connect(), queue, *range(4))
+    busy = Received(connect(apart=True, receiver_queue_size=1), queue, prefetch_count=1)
+    busy.wait(1)
+    other = Received(connect(apart=True, receiver_queue_size=1), queue)
+    other.wait(2)  # one is in progress, one in the inbox
+    assert not {*busy.bodies()} & {*other.bodies()}
+
+
 def test_a_message_with_an_eta_comes_at_that_time(connect: Connect, queue: Queue) -> None:
     connection = connect()
     received = Received(connection, queue)
@@ -293,6 +302,20 @@ def test_a_forked_child_publishes_and_leaves_the_parent_s_connection(connect: Co
     received.messages[0].ack()
     send(connection, queue, "of the parent")
     assert received.wait(2)[1] == "of the parent"
+
+
+def test_a_connection_outlives_a_restart_of_the_broker(own_broker: Any, unique: Callable[..., str]) -> None:
+    queue = Queue(unique("kombu"), routing_key="restart")
+    with Connection(f"pulsar-on-kafka://{own_broker.bootstrap}") as connection:
+        received = Received(connection, queue)
+        bound = queue(connection.default_channel)
+        bound.declare()
+        Producer(connection.default_channel).publish("before", routing_key=queue.name)
+        received.wait(1)
+        own_broker.restart()
+        received.messages[0].ack()
+        Producer(connection.default_channel).publish("after", routing_key=queue.name)
+        assert received.wait(2)[1] == "after"
 
 
 def test_an_undeclared_queue_drops_messages(connect: Connect, unique: Callable[..., str]) -> None:

@@ -34,11 +34,12 @@ class TransportOptions:
 
     `confirm_publish`: whether a publish waits until every in-sync replica has the message; messages of delivery mode
     1 (transient), such as events, never wait. `partitions`: of a new queue's topic; 0: one, not partitioned.
-    `subscription`: the name of each queue's subscription. `receiver_queue_size`: messages that wait in the worker for
-    each topic; None: as many as the prefetch count, at most 1,000. `requeue_delay_ms`: the time from a rejection with
-    `requeue` to the redelivery. `max_redeliver_count`: redeliveries of a message before it becomes a dead letter; None:
-    no limit. `dead_letter_topic`: by default `<topic>-<subscription>-DLQ`. `priority_steps`: priorities that have a
-    topic of their own, in queues with a `max_priority`. `client`: further arguments of `pulsar_on_kafka.Client`.
+    `subscription`: the name of each queue's subscription. `receiver_queue_size`: messages of each topic that wait in
+    the worker, beyond those that Celery prefetches; None: as many as the prefetch count, at most 1,000.
+    `requeue_delay_ms`: the time from a rejection with `requeue` to the redelivery. `max_redeliver_count`: redeliveries
+    of a message before it becomes a dead letter; None: no limit. `dead_letter_topic`: by default
+    `<topic>-<subscription>-DLQ`. `priority_steps`: priorities that have a topic of their own, in queues with a
+    `max_priority`. `client`: further arguments of `pulsar_on_kafka.Client`.
 
     Raises:
         ValueError: an option is unknown, or has a wrong type or value.

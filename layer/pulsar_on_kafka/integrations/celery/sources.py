@@ -98,12 +98,11 @@ class Source:
             raise NotConnected(f"{self.consumer.topic()}: the consumer failed with {self._failure}")
         if self._armed:
             return None
-        try:
+        with suppress(Timeout):
             return self.consumer.receive(0)
-        except Timeout:
-            self._armed = True
-            self.consumer.receive_async(self._received)
-            return None
+        self._armed = True
+        self.consumer.receive_async(self._received)
+        return None
 
     def _received(self, result: Result, message: Message[bytes] | None) -> None:
         """Called by a thread of the SDK."""
