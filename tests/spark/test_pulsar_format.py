@@ -16,8 +16,12 @@ from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
     "use",
     [
         pytest.param(lambda spark: spark.read.format("pulsar").option("topic", "orders").load(), id="read"),
-        pytest.param(lambda spark: spark.readStream.format("pulsar").load(), id="stream"),
-        pytest.param(lambda spark: spark.range(1).write.format("pulsar").mode("append").save(), id="write"),
+        pytest.param(lambda spark: spark.readStream.format("pulsar").load(), id="stream", marks=pytest.mark.long),
+        pytest.param(
+            lambda spark: spark.range(1).write.format("pulsar").mode("append").save(),
+            id="write",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_the_format_pulsar_says_what_to_write(spark: SparkSession, use: Callable[[SparkSession], object]) -> None:

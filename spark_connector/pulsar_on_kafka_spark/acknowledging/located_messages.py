@@ -1,11 +1,13 @@
 """A DataFrame, or a list of message ids, names messages: put together as bitmaps, in the JVM.
 
-Rows are found by `__messageId` (also messages of batch entries) or by `__partition` and `__offset`. What reaches Python
-is 4 KiB for each 32,768 offsets that were met, and a word for each 64 messages of batch entries named in part.
+Rows are found by `__messageId` (binary or text, also messages of batch entries) or by `__partition` and `__offset`.
+What reaches Python is 4 KiB for each 32,768 offsets that were met, and a word for each 64 messages of batch entries
+named in part.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, Final
@@ -15,9 +17,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pulsar_on_kafka.broker.metadata.topics import Topic
-from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.errors import InvalidMessageId, MappingError
 from pulsar_on_kafka_mapping.ids.ledger_ids import PARTITION_BITS, RANGE_BITS
-from pulsar_on_kafka_mapping.ids.message_id import decode_message_id
+from pulsar_on_kafka_mapping.ids.message_id import MessageIdParts, decode_message_id
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.planning.batch_plan import Entries
 from pulsar_on_kafka_spark.planning.excluded_offsets import set_bits
@@ -30,6 +32,8 @@ _WORD: Final = 64
 # written.
 _VARINT: Final = "((?:[89A-F].)*[0-7].)"
 _MESSAGE_ID: Final = f"^08{_VARINT}10{_VARINT}(?:18{_VARINT})?(?:20{_VARINT}30{_VARINT})?(?:3A.*)?$"
+_TEXT: Final = r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,9})(?::([0-9]{1,9}):([0-9]{1,9}))?)?"
+"""The same fields in a text."""
 _LOW_DIGITS: Final = 14
 """The digits of a varint's bytes that one bigint holds."""
 
@@ -56,7 +60,10 @@ def located(messages: DataFrame, topics: Iterable[Topic]) -> Located:
     inside = False
     for row in bitmaps:
         if row["partition"] is None:
-            raise NotReadable("a row has no __messageId that can be read, or no __partition and __offset")
+            raise NotReadable(
+                "a row has no __messageId that can be read (a text of a message in a batch ends with the batch's size, "
+                "ledger:entry:partition:index:size), or no __partition and __offset"
+            )
         inside = inside or row["inside"]
         if not row["inside"]:
             _add_bits(found.setdefault((row["life"], row["partition"]), BitMap64()), row["bucket"], bytes(row["bits"]))
@@ -77,13 +84,14 @@ def located_offsets(records: DataFrame) -> dict[int, BitMap64]:
 
 
 def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
-    """The same of message ids: objects with `serialize()`, or their bytes. Raises NotReadable."""
+    """The same of message ids: objects with `serialize()`, their bytes, or texts as the columns of `textColumns` have
+    them. Raises NotReadable."""
     found: dict[tuple[int, int], BitMap64] = {}
     some: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
     by_life = {topic.layout.incarnation: topic for topic in topics}
     for one in ids:
         try:
-            parts = decode_message_id(bytes(one.serialize() if hasattr(one, "serialize") else one))
+            parts = _parts(one)
         except (TypeError, MappingError) as wrong:
             raise NotReadable(f"{one!r:.80} is no message id: {wrong}") from wrong
         life, partition = divmod(parts.ledger_id >> RANGE_BITS, 1 << PARTITION_BITS)
@@ -104,10 +112,23 @@ def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
     return _by_topic(found, some, by_life)
 
 
+def _parts(message_id: Any) -> MessageIdParts:
+    """Raises TypeError, MappingError."""
+    if not isinstance(message_id, str):
+        serialized = message_id.serialize() if hasattr(message_id, "serialize") else message_id
+        return decode_message_id(bytes(serialized))
+    found = re.fullmatch(_TEXT, message_id)
+    if found is None:
+        raise InvalidMessageId("expected ledger:entry[:partition[:index:size]]")
+    ledger, entry, partition, index, size = found.groups()
+    return MessageIdParts(int(ledger), int(entry), int(partition or -1), int(index or -1), int(size or 0))
+
+
 def _rows(messages: DataFrame, topics: list[Topic]) -> DataFrame:
     """Columns life, partition, offset, index (-1: of no batch) and size; nulls in a row that cannot be found."""
     if "__messageId" in messages.columns:
-        return _by_message_id(messages, topics)
+        as_text = dict(messages.dtypes)["__messageId"] == "string"
+        return _placed(_of_texts(messages) if as_text else _of_binaries(messages), topics)
     if not {"__partition", "__offset"} <= set(messages.columns):
         raise NotReadable(
             f"columns are {', '.join(messages.columns)}: expected __messageId, or __partition and __offset"
@@ -129,7 +150,20 @@ def _rows(messages: DataFrame, topics: list[Topic]) -> DataFrame:
     )
 
 
-def _by_message_id(messages: DataFrame, topics: list[Topic]) -> DataFrame:
+def _of_texts(messages: DataFrame) -> DataFrame:
+    """Ledger, entry, index and size of each row's id; nulls for one that cannot be read."""
+    text = F.col("__messageId")
+    groups = {name: F.regexp_extract(text, f"^{_TEXT}$", group + 1) for group, name in enumerate(_FIELDS)}
+    numbers = {name: F.when(part != "", part).try_cast("bigint") for name, part in groups.items()}
+    return messages.select(
+        numbers["ledger"].alias("ledger"),
+        numbers["entry"].alias("entry"),
+        F.coalesce(numbers["index"], F.lit(-1)).cast("int").alias("index"),
+        numbers["size"].cast("int").alias("size"),
+    )
+
+
+def _of_binaries(messages: DataFrame) -> DataFrame:
     digits = messages.select(F.hex(messages["__messageId"]).alias("digits"))
     fields = digits.select(
         *(F.regexp_extract("digits", _MESSAGE_ID, group + 1).alias(name) for group, name in enumerate(_FIELDS))
@@ -137,12 +171,16 @@ def _by_message_id(messages: DataFrame, topics: list[Topic]) -> DataFrame:
     # A projection of its own: within one, each byte's expression would hold the text's conversion once more, and the
     # code that Spark generates would soon be too long to be compiled.
     bytes_of = fields.select(*(part for name in _PLACE_FIELDS for part in _converted(name)))
-    numbers = bytes_of.select(
+    return bytes_of.select(
         _number("ledger", 9).alias("ledger"),
         _number("entry", 5).alias("entry"),
         F.coalesce(_number("index", 5), F.lit(-1)).cast("int").alias("index"),
         _number("size", 5).cast("int").alias("size"),
     )
+
+
+def _placed(numbers: DataFrame, topics: list[Topic]) -> DataFrame:
+    """The rows' places, of what `_of_texts` and `_of_binaries` give."""
     size: Column = F.lit(None).cast("bigint")
     life = F.shiftright("ledger", PARTITION_BITS + RANGE_BITS)
     for topic in topics:

@@ -42,6 +42,8 @@ HEADER_COLUMNS: Final = ("__eventTime", "__messageProperties")
 """And those that do."""
 PLACE_COLUMNS: Final = ("__partition", "__offset", "__batchIndex")
 EXTRA_COLUMNS: Final = ("__orderingKey", *PLACE_COLUMNS, "__producerName", "__sequenceId", "__schemaVersion")
+TEXT_COLUMNS: Final = ("__key", "__orderingKey", "__messageId")
+"""The columns that `textColumns` makes strings: keys in UTF-8, ids as `message_id_text` and the size of a batch."""
 ALL_COLUMNS: Final = (*KEPT_COLUMNS, *HEADER_COLUMNS, *EXTRA_COLUMNS)
 
 _REFUSED: Final = {
@@ -80,6 +82,7 @@ class ReadOptions:
     Attributes:
         subscription: the one whose acknowledgements filter; None: only transactions and void records do.
         columns: in order.
+        text_columns: whether `TEXT_COLUMNS` are strings, not binary.
         plain: by the user, every record is one plain message, so that no headers are needed.
         chunked: whether chunks of messages are searched; None: where a producer recorded that there may be any.
         pulsar_entries: whether some records may have a Pulsar client's batching or compression; None: likewise.
@@ -103,6 +106,7 @@ class ReadOptions:
     schema: ReadAs = "latest"
     mode: str = FAILFAST
     columns: tuple[str, ...] = KEPT_COLUMNS
+    text_columns: bool = False
     plain: bool = False
     chunked: bool | None = None
     pulsar_entries: bool | None = None
@@ -146,6 +150,7 @@ def parse_options(given: Mapping[str, Any], suggested: Mapping[str, str] | None 
         schema=_schema(known.get("schema", "latest")),
         mode=_one_of(MODES, "mode", known.get("mode", FAILFAST)),
         columns=_columns(known),
+        text_columns=flag("textColumns", known.get("textcolumns", False)),
         plain=_plain_records(known),
         chunked=_if_reported(known, "chunkedMessages"),
         pulsar_entries=_if_reported(known, "pulsarEntries"),
@@ -212,8 +217,8 @@ READ_NAMES: Final = {
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
-        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "pulsarEntries",
-        "cryptoKeyReader", "cryptoPrivateKeyPath", "cryptoFailureAction", "instance",
+        "includeHeaders", "textColumns", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages",
+        "pulsarEntries", "cryptoKeyReader", "cryptoPrivateKeyPath", "cryptoFailureAction", "instance",
     )
 }  # fmt: skip
 """The options of reads by plain name, as users spell them."""

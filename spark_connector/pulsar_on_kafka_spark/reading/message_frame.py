@@ -17,7 +17,14 @@ from pulsar_on_kafka_mapping.wire.column_entries import UNREADABLE
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.base.spark_session import check_session
 from pulsar_on_kafka_spark.base.sql_text import column, text
-from pulsar_on_kafka_spark.options.read_options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
+from pulsar_on_kafka_spark.options.read_options import (
+    DISCARD,
+    FAIL,
+    KEPT_COLUMNS,
+    PLACE_COLUMNS,
+    TEXT_COLUMNS,
+    ReadOptions,
+)
 from pulsar_on_kafka_spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka_spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
 from pulsar_on_kafka_spark.planning.visibility import TopicView
@@ -134,12 +141,15 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     if plain:
         records = filters.without_excluded(spark, _plain_records(spark, options, view, headers=headers), rows)
         made = _plain_columns(view, with_headers=headers)
+        id_text = places.message_id_text(view.topic, "`partition`", "`offset`")
     else:
         check_session(spark, "avro")
         records = scan_all(spark, options, view.topic, _ranges(view), headers=True)
         records = _messages(spark, options, view, filters.without_excluded(spark, records, rows))
         made = _columns(view.topic, put_together=FIRST_CHUNK in records.columns)
-    return selected(records, made, options.columns, schemas, options.mode)
+        id_text = _id_text(view.topic)
+    texts = _texts(made, id_text) if options.text_columns else {}
+    return selected(records, made, options.columns, schemas, options.mode, texts)
 
 
 _WITHOUT_HEADERS: Final = frozenset({*KEPT_COLUMNS, *PLACE_COLUMNS})
@@ -230,6 +240,17 @@ def _plain_columns(view: TopicView, *, with_headers: bool) -> dict[str, str]:
     return made
 
 
+def _texts(made: Mapping[str, str], id_text: str) -> dict[str, str]:
+    """`TEXT_COLUMNS` as strings. What of a key is no UTF-8 is replaced: Arrow and Python take no other text."""
+    keys = {name: f"make_valid_utf8(cast({made[name]} as string))" for name in TEXT_COLUMNS if name in made}
+    return {**keys, "__messageId": id_text}
+
+
+def _id_text(topic: Topic) -> str:
+    alone = places.message_id_text(topic, "`partition`", "`offset`")
+    return f"if({INDEX} is null, {alone}, {places.message_id_text_in_batch(topic, alone, INDEX, _SIZE)})"
+
+
 def _header_values() -> dict[str, str]:
     return {
         "__eventTime": header_columns.event_time(header_columns.number(EVENT_TIME)),
@@ -289,15 +310,17 @@ def selected(
     columns: Sequence[str],
     schemas: TopicSchemas,
     mode: str,
+    shown: Mapping[str, str],
 ) -> DataFrame:
     """The named columns, made of `messages`, and in place of `value` those of its schema.
 
     Args:
         made: each column as text; `value` gives the payload.
+        shown: the same of columns that are selected in another form than `made` has.
     Raises:
         As `decoded`.
     """
-    chosen = [f"{made[name]} as {column(name)}" for name in columns]
+    chosen = [f"{shown.get(name) or made[name]} as {column(name)}" for name in columns]
     if VALUE not in columns or schemas.reader == AS_BYTES:
         return messages.selectExpr(chosen)
     beside = [

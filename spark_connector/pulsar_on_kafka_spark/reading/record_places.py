@@ -72,6 +72,21 @@ def batch_size_field(batch_size: str) -> str:
     return _field(_BATCH_SIZE_TAG, batch_size)
 
 
+def message_id_text(topic: Topic, partition: str, offset: str) -> str:
+    """The text of the id of a message in no batch: ledger:entry, and on a partitioned topic :partition."""
+    size = topic.layout.entries_per_ledger
+    first = f"cast({topic.layout.ledger_id(0, 0)}L + shiftleft(cast({partition} as bigint), {RANGE_BITS})"
+    parts = [f"{first} + ({offset} div {size}L) as string)", f"cast({offset} % {size}L as string)"]
+    return f"concat_ws(':', {', '.join([*parts, partition] if topic.partitioned else parts)})"
+
+
+def message_id_text_in_batch(topic: Topic, entry_text: str, batch_index: str, batch_size: str) -> str:
+    """The same of a message in a batch, of the text of the batch's record: ledger:entry:partition:index:size, with
+    partition -1 on a topic without partitions."""
+    beside = [] if topic.partitioned else ["'-1'"]
+    return f"concat_ws(':', {', '.join([entry_text, *beside, batch_index, batch_size])})"
+
+
 def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
     """Binaries of ledger id, entry id and partition, each with its tag."""
     size = topic.layout.entries_per_ledger

@@ -18,7 +18,7 @@ _RELATIVE: Final = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")
 _PART: Final = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _SECONDS: Final = range(10**8, 10**11)
 """Numbers that count as seconds: as milliseconds they lie in 1970 to 1973, as seconds in 1973 to 5138."""
-_MESSAGE_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+)(?::(\d+))?)?")
+_MESSAGE_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+)(?::(\d+)(?::\d+)?)?)?")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -109,7 +109,8 @@ def member_text(member: str) -> str:
 
 def parse_message_id(text: str) -> NativeMessageId:
     """`ledger:entry`, `ledger:entry:partition`, `ledger:entry:partition:index` of a message of a batch, `earliest` or
-    `latest`. The ledger determines a missing partition, or -1.
+    `latest`. The ledger determines a missing partition, or -1. Spark's texts end with the size of the batch, which is
+    not needed.
 
     Raises:
         ValueError: something else; the message names the expected form.

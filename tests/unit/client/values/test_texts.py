@@ -88,6 +88,7 @@ def test_an_id_in_a_batch_has_its_index(partition: int) -> None:
     found = parse_message_id(text)
     assert (found.ledger_id(), found.entry_id(), found.partition()) == (ledger_id, 34, max(0, partition))
     assert found.batch_index() == 2
+    assert parse_message_id(f"{text}:10") == found, "as Spark shows it, with the size of the batch"
 
 
 def test_a_partition_left_out_is_told_by_the_ledger() -> None:
@@ -103,7 +104,9 @@ def test_the_ends_have_names() -> None:
     assert message_id_text(MessageId.latest) == "latest"
 
 
-@pytest.mark.parametrize("text", ["", "7", "7:", ":7", "7:1:2:3:4", "7:1::3", "a:b", "-1:2", "7:1:x", f"{2**63}:0"])
+@pytest.mark.parametrize(
+    "text", ["", "7", "7:", ":7", "7:1:2:3:4:5", "7:1:2:3:", "7:1::3", "a:b", "-1:2", "7:1:x", f"{2**63}:0"]
+)
 def test_what_is_no_message_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected"):
         parse_message_id(text)
