@@ -310,7 +310,7 @@ def test_no_python_touches_a_row(spark: SparkSession, service_url: str, unique: 
     options = parse_write_options({"service.url": service_url, "topic": "t", "keyColumn": "item"})
     columns = MessageColumns(rows, options)
     payload = encoded(rows, AvroSchema(Order).schema_info(), columns.may_be_of_the_value())
-    found = sink_columns(rows, columns, payload, 3, None, None, ("p", 0), None)
+    found = sink_columns(rows, columns, payload, 3, None, (), ("p", 0), None)
     plan = found._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan
     assert found.columns == ["key", "value", "partition", "headers"]

@@ -20,9 +20,6 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.errors import MappingError
 
-VALUE_SCHEMA_ID: Final = "__value_schema_id"
-KEY_SCHEMA_ID: Final = "__key_schema_id"
-"""Names of the headers. Source: confluent-kafka 2.16, `header_schema_id_serializer`."""
 MAX_ID: Final = 2**31 - 1
 _GUID_VERSION: Final = b"\x01"
 _DOMAIN: Final = b"pulsar-on-kafka schema\n"

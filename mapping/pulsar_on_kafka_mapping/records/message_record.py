@@ -42,6 +42,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PUBLISH_TIME,
     REPLICATE_TO,
     REPLICATED_FROM,
+    SCHEMA_IDS,
     SCHEMA_VERSION,
     TXN,
     MarkerType,
@@ -214,7 +215,8 @@ def decode_headers(
     properties: dict[str, str] = {}
     for name, value in unpack(headers) if isinstance(headers, bytes) else headers:
         if not name.startswith(PREFIX):
-            properties[name] = _property_text(value)
+            if name not in SCHEMA_IDS:
+                properties[name] = _property_text(value)
         elif name in _DECODERS:
             try:
                 fields.update(_decoded(name, value))

@@ -25,6 +25,13 @@
     __pulsar.deliveries       decimal: the delivery count of a dead letter's message
     __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
 
+    __pulsar.p.__value_schema_id, __pulsar.p.__key_schema_id    user properties of these names
+
+Confluent's serializers name the schema of value and key in these headers, which are no properties. With the policy
+confluent_schema_ids our records have them, too (mapping/decisions/0034):
+
+    __value_schema_id, __key_schema_id
+
 Every other header is a user property of that name. Decision: mapping/decisions/0003.
 """
 
@@ -60,6 +67,11 @@ ENCRYPTION: Final = "__pulsar.encryption"
 FENCE: Final = "__pulsar.fence"
 DELIVERIES: Final = "__pulsar.deliveries"
 PROPERTY_ESCAPE: Final = "__pulsar.p."
+VALUE_SCHEMA_ID: Final = "__value_schema_id"
+KEY_SCHEMA_ID: Final = "__key_schema_id"
+SCHEMA_IDS: Final = frozenset((VALUE_SCHEMA_ID, KEY_SCHEMA_ID))
+"""Headers of Confluent's serializers (`ids.confluent_ids`), which need no look. Source: confluent-kafka 2.16,
+`header_schema_id_serializer`."""
 
 
 class PayloadFormat(IntEnum):
@@ -135,7 +147,7 @@ def property_header(name: str) -> str:
     """
     if "\x00" in name:  # librdkafka's names end there
         raise MappingError(f"property name is {name!r}, expected text without NUL")
-    return PROPERTY_ESCAPE + name if name.startswith(PREFIX) else name
+    return PROPERTY_ESCAPE + name if name.startswith(PREFIX) or name in SCHEMA_IDS else name
 
 
 def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:

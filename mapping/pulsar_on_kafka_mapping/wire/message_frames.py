@@ -26,6 +26,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     PUBLISH_TIME,
+    SCHEMA_IDS,
     SCHEMA_VERSION,
     VERSION,
     PayloadFormat,
@@ -273,8 +274,8 @@ def _producer_name(rest: bytes) -> bytes:
 
 @lru_cache(1024)
 def _property_name(name: str) -> bytes | None:
-    """The field of a property's name, and the tag of its value; None for a header of this product."""
-    if name.startswith(PREFIX):
+    """The field of a property's name, and the tag of its value; None for a header of this product or of Confluent's."""
+    if name.startswith(PREFIX) or name in SCHEMA_IDS:
         return None
     if len(name) > _MAX_NAME_BYTES:
         raise _Uncommon

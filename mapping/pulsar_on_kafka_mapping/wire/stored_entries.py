@@ -40,6 +40,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
+    SCHEMA_IDS,
     TXN,
     PayloadFormat,
     producer_suffix,
@@ -364,6 +365,6 @@ def _properties(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[bytes
     for name, value in headers:
         if name.startswith(PROPERTY_ESCAPE):
             found.append((name[len(PROPERTY_ESCAPE) :].encode(), value or b""))
-        elif not name.startswith(PREFIX):
+        elif not name.startswith(PREFIX) and name not in SCHEMA_IDS:
             found.append((name.encode(), value or b""))
     return found

@@ -16,7 +16,9 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
+    SCHEMA_IDS,
     SCHEMA_VERSION,
+    VALUE_SCHEMA_ID,
 )
 from pulsar_on_kafka_spark.base.sql_text import text as literal
 
@@ -102,14 +104,15 @@ def properties() -> str:
     is_last = "not array_contains(slice(found.key, i + 2, size(found)), one.key)"
     last = f"transform(array({named}), found -> filter(found, (one, i) -> {is_last}))[0]"
     # Most records have only the headers that the SDK always writes; they are recognised without a lambda.
-    usual = " + ".join(
-        f"int(array_contains(headers.key, {literal(name)}))" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME)
-    )
+    common = (PRODUCER, SCHEMA_VERSION, EVENT_TIME, VALUE_SCHEMA_ID)
+    usual = " + ".join(f"int(array_contains(headers.key, {literal(name)}))" for name in common)
     return f"if(coalesce(size(headers) = {usual}, true), {NO_PROPERTIES}, map_from_entries({last}))"
 
 
 def _is_theirs(name: str) -> str:
-    return f"(not startswith({name}, {literal(PREFIX)}) or startswith({name}, {literal(PROPERTY_ESCAPE)}))"
+    ids = ", ".join(map(literal, sorted(SCHEMA_IDS)))
+    foreign = f"not startswith({name}, {literal(PREFIX)}) and {name} not in ({ids})"
+    return f"({foreign} or startswith({name}, {literal(PROPERTY_ESCAPE)}))"
 
 
 def _property_name(name: str) -> str:

@@ -13,7 +13,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.record_headers import (
     DELIVER_AT,
@@ -22,7 +21,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
-    SCHEMA_VERSION,
+    SCHEMA_IDS,
     TXN,
     producer_suffix,
 )
@@ -102,7 +101,7 @@ def sink_columns(
     encoded: Encoded,
     partitions: int,
     fixed_partition: int | None,
-    version: SchemaVersion | None,
+    marks: Sequence[tuple[str, bytes]],
     producer: tuple[str, int] | None,
     txn: tuple[TxnId, int] | None,
     keyless: str = "",
@@ -114,6 +113,7 @@ def sink_columns(
             that Kafka has, also those that were added meanwhile, or that do not belong to the topic.
         fixed_partition: the partition of all messages; None: by key, and without a key runs of rows go to one after the
             other, from a random one.
+        marks: headers that name the schema.
         producer: name and epoch.
         txn: the transaction, and the Unix time in ms from which on no row may be handed to Kafka.
         keyless: the reason why a row without a partition key fails the job; '' where it does not.
@@ -128,7 +128,7 @@ def sink_columns(
         F.coalesce(partition_key, F.raise_error(F.lit(keyless)) if keyless else columns.ordering()).alias("key"),
         encoded.payload.alias("value"),
         partition.alias("partition"),
-        _headers(columns, partition_key, version, producer, txn).alias("headers"),
+        _headers(columns, partition_key, marks, producer, txn).alias("headers"),
     )
 
 
@@ -140,15 +140,14 @@ def _in_turn(partitions: int) -> Column:
 def _headers(
     columns: MessageColumns,
     partition_key: Column,
-    version: SchemaVersion | None,
+    marks: Sequence[tuple[str, bytes]],
     producer: tuple[str, int] | None,
     txn: tuple[TxnId, int] | None,
 ) -> Column:
     always: list[Column] = []
     if producer is not None:
         always.append(_header(PRODUCER, _producer(columns, *producer)))
-    if version is not None:
-        always.append(_header(SCHEMA_VERSION, F.lit(version.header())))
+    always += [_header(name, F.lit(value)) for name, value in marks]
     if txn is not None:
         always.append(_header(TXN, _in_time(*txn)))
     found = [F.array(*always).cast(_HEADERS)] if always else []
@@ -200,16 +199,20 @@ def _properties(properties: Column) -> Column:
     escaped = F.transform(
         entries,
         lambda one: F.struct(
-            F.when(F.startswith(one["key"], F.lit(PREFIX)), F.concat(F.lit(PROPERTY_ESCAPE), one["key"]))
+            F.when(
+                F.startswith(one["key"], F.lit(PREFIX)) | one["key"].isin(*SCHEMA_IDS),
+                F.concat(F.lit(PROPERTY_ESCAPE), one["key"]),
+            )
             .otherwise(one["key"])
             .alias("key"),
             one["value"].cast("binary").alias("value"),
         ),
     ).cast(_HEADERS)
     wrong = F.raise_error(F.lit("a property's name holds the character NUL, which no header can"))
-    found = (
-        F.when(F.contains(names, F.lit("\x00")), wrong).when(F.contains(names, F.lit(PREFIX)), escaped).otherwise(plain)
+    reserved = F.contains(names, F.lit(PREFIX)) | F.arrays_overlap(
+        F.map_keys(properties), F.array(*map(F.lit, sorted(SCHEMA_IDS)))
     )
+    found = F.when(F.contains(names, F.lit("\x00")), wrong).when(reserved, escaped).otherwise(plain)
     return F.when(properties.isNull(), F.array().cast(_HEADERS)).otherwise(found)
 
 

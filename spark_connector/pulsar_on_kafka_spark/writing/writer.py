@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -18,11 +18,11 @@ from pulsar_on_kafka.broker.metadata.record_limits import NO_KEY
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node, acquire, release
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.outgoing_schema import version_header
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
 from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash
@@ -167,7 +167,11 @@ class _Write:
             has_key = payload.key is not None or self._columns.key is not None
             limits.check(has_key=has_key, in_transaction=self._options.transaction)
             self._check_sequence_ids(node, topic)
-            version = node.schemas.for_producer(topic.name, info, Deadline.after(_CALL_S), policies_when_opened(topic))
+            policies = policies_when_opened(topic)
+            version = node.schemas.for_producer(topic.name, info, Deadline.after(_CALL_S), policies)
+            marks: list[tuple[str, bytes]] = [] if version is None else [version_header(version)]
+            if version is not None and node.schemas.requires_confluent_ids(name, Deadline.after(_CALL_S), policies):
+                marks += node.schemas.confluent_headers(name, version, Deadline.after(_CALL_S))
             membership = node.producers.join(
                 topic, self._options.producer_name, AccessMode.SHARED, Deadline.after(_CALL_S)
             )
@@ -180,7 +184,7 @@ class _Write:
                 if name.partition < 0 and has_key:
                     node.producers.hashing_schemes.begins(topic, KeyHash.CRC32)
                 keyless = limits.why(NO_KEY) if limits.compacted else ""
-                self._write(node, topic, name, payload, version, membership, keyless)
+                self._write(node, topic, name, payload, marks, membership, keyless)
             finally:
                 membership.leave(Deadline.after(_CALL_S))
 
@@ -234,7 +238,7 @@ class _Write:
         topic: Topic,
         name: TopicName,
         payload: Encoded,
-        version: SchemaVersion | None,
+        marks: Sequence[tuple[str, bytes]],
         membership: Membership,
         keyless: str,
     ) -> None:
@@ -245,7 +249,7 @@ class _Write:
 
         def save(partitions: int, txn: tuple[TxnId, int] | None) -> None:
             fixed = name.partition if name.partition >= 0 else None
-            found = sink_columns(self._rows, self._columns, payload, partitions, fixed, version, producer, txn, keyless)
+            found = sink_columns(self._rows, self._columns, payload, partitions, fixed, marks, producer, txn, keyless)
             found.write.format("kafka").options(**_sink_options(self._options, topic)).save()
 
         if self._attempts is None:

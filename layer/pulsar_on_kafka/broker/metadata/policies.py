@@ -283,6 +283,14 @@ ENTRY_FORMAT: Final = Policy(
     choices=(RAW, NATIVE),
 )
 
+CONFLUENT_SCHEMA_IDS: Final = Policy(
+    "confluent_schema_ids",
+    bool,
+    False,
+    "records of producers that are opened from now on name their schema in the header of Confluent's serializers, and "
+    "each message is a record",
+)
+
 _PUBLISH_RATE: Final = "publish rate"
 PUBLISH_THROTTLING_RATE_IN_MSG: Final = Policy(
     "publish_throttling_rate_in_msg",

@@ -116,7 +116,8 @@ class TopicAdmission:
         )
         name = requires.name or made_up
         claimed = name if lasting or requires.mode is not AccessMode.SHARED else None
-        schema = outgoing_schema(requires.schema, topic, node.schemas, self._deadline())
+        encrypts = requires.options.sealer is not None
+        schema = outgoing_schema(requires.schema, topic, node.schemas, self._deadline(), encrypts=encrypts)
         if requires.needs_headers():
             self._more_than_plain()
         membership = node.producers.join(

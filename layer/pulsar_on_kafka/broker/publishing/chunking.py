@@ -33,7 +33,7 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.settings import FRAMING_BYTES, MAX_MESSAGE_BYTES
 from pulsar_on_kafka_mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka_mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER, SCHEMA_IDS
 
 _log = logging.getLogger(__name__)
 
@@ -237,9 +237,9 @@ class Chunking:
                 ticket.callback = ChunkReport(self, send, origin, last)
                 chunk = ChunkInfo(number, count, total, uuid)
                 headers += encode_headers(structs.replace(message.metadata or MessageMetadata(), chunk=chunk))
+                headers += [mark for mark in message.marks if mark[0] not in SCHEMA_IDS]  # a chunk is no value of it
             else:
-                headers += message.metadata_headers()
-            headers += message.marks
+                headers += [*message.metadata_headers(), *message.marks]
             try:
                 self._produce(
                     outlet.produce if count == 1 else outlet.produce_admitted, piece, message, ticket, now_ms, headers

@@ -60,10 +60,15 @@ class OutgoingSchema:
     shapes: bool = False
     """Each message goes through `shape`; otherwise `schema.encode` gives all there is."""
 
-    def __init__(self, schema: Schema, version: SchemaVersion | None) -> None:
+    has_ids: bool = False
+    """Records have the headers of Confluent's serializers: each message is a record of its own."""
+
+    def __init__(self, schema: Schema, version: SchemaVersion | None, ids: Marks = ()) -> None:
+        """`ids`: headers of Confluent's serializers."""
         self.schema = schema
+        self.has_ids = bool(ids)
         self._fence: Marks = ()
-        self.marks: Marks = self._with(version)
+        self.marks: Marks = self._with(version, ids)
         """The headers of every record of one producer, except its name and number."""
 
     def of_exclusive_producer(self) -> None:
@@ -78,8 +83,8 @@ class OutgoingSchema:
         """
         return None if content is None else self.schema.encode(content), partition_key, self.marks
 
-    def _with(self, version: SchemaVersion | None) -> Marks:
-        return self._fence if version is None else (*self._fence, version_header(version))
+    def _with(self, version: SchemaVersion | None, ids: Marks = ()) -> Marks:
+        return self._fence if version is None else (*self._fence, version_header(version), *ids)
 
 
 class SeparatedKeys(OutgoingSchema):
@@ -110,8 +115,11 @@ class TopicsLatest(OutgoingSchema):
     shapes = True
     schema: AutoProduceBytesSchema
 
-    def __init__(self, schema: AutoProduceBytesSchema, topic: TopicName, schemas: SchemaRegistry) -> None:
+    def __init__(
+        self, schema: AutoProduceBytesSchema, topic: TopicName, schemas: SchemaRegistry, *, has_ids: bool = False
+    ) -> None:
         super().__init__(schema, None)
+        self.has_ids = has_ids
         self._topic = topic
         self._schemas = schemas
         self._latest: tuple[StoredSchema | None, Marks] = None, ()
@@ -123,7 +131,11 @@ class TopicsLatest(OutgoingSchema):
         `SchemaRegistry.latest`."""
         began_s = time.monotonic()
         latest = self._schemas.latest(self._topic, deadline)
-        found = latest, self._with(None if latest is None else latest.version)
+        version = None if latest is None else latest.version
+        ids: Marks = ()
+        if self.has_ids and version is not None:
+            ids = self._schemas.confluent_headers(self._topic, version, deadline)
+        found = latest, self._with(version, ids)
         with self._looking:
             if began_s >= self._looked_s:
                 self._latest, self._looked_s = found, began_s
@@ -153,23 +165,31 @@ class TopicsLatest(OutgoingSchema):
         return self.schema.encode(content) if latest is None else self.schema.checked(content, latest.info)
 
 
-def outgoing_schema(schema: Schema, topic: Topic, schemas: SchemaRegistry, deadline: Deadline) -> OutgoingSchema:
+def outgoing_schema(
+    schema: Schema, topic: Topic, schemas: SchemaRegistry, deadline: Deadline, *, encrypts: bool = False
+) -> OutgoingSchema:
     """The schema of a producer's messages on the topic; a new schema is registered.
 
+    Args:
+        encrypts: no deserializer can read the records; they do not name a schema for Confluent's.
     Raises:
         As `SchemaRegistry.for_producer`.
     """
     if isinstance(schema, LetterSchema):
         return OutgoingSchema(schema, None)
-    info = schema.schema_info()
+    info, policies = schema.schema_info(), policies_when_opened(topic)
     if isinstance(schema, AutoProduceBytesSchema) and info.type is SchemaType.AUTO_PUBLISH:
-        latest = TopicsLatest(schema, topic.name, schemas)
+        has_ids = not encrypts and schemas.requires_confluent_ids(topic.name, deadline, policies)
+        latest = TopicsLatest(schema, topic.name, schemas, has_ids=has_ids)
         latest.look(deadline)
         return latest
-    version = schemas.for_producer(topic.name, info, deadline, policies_when_opened(topic))
+    version = schemas.for_producer(topic.name, info, deadline, policies)
+    ids: Marks = ()
+    if version is not None and not encrypts and schemas.requires_confluent_ids(topic.name, deadline, policies):
+        ids = schemas.confluent_headers(topic.name, version, deadline)
     if isinstance(schema, KeyValueSchema) and schema.encoding_type is KeyValueEncodingType.SEPARATED:
-        return SeparatedKeys(schema, version)
-    return OutgoingSchema(schema, version)
+        return SeparatedKeys(schema, version, ids)
+    return OutgoingSchema(schema, version, ids)
 
 
 def version_header(version: SchemaVersion) -> tuple[str, bytes]:

@@ -47,6 +47,7 @@ class SenderOptions:
     hashing: KeyHash = KeyHash.CRC32
     """Chooses the partition of a message with a key."""
     batching: BatchingOptions | None = None
+    """Without effect where records name their schema for Confluent's deserializers."""
     record_bytes: int | None = None
     """Larger messages are sent in chunks; None: they are refused. Not with batching."""
 
@@ -78,7 +79,7 @@ class Sender:
         self.outlet: AnyOutlet
         self.way: SingleRecords | Batching
         common = admitted, options.limits, options.sealer
-        if options.batching is None:
+        if options.batching is None or schema.has_ids:
             single = Outlet(*common, SendsInFlight, admitted.deduplication.over, options.initial_sequence_id)
             self._steps = Steps(single, schema, self._routing, self._receipts)
             chunking = None if options.record_bytes is None else Chunking(single, options.record_bytes)

@@ -15,7 +15,8 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from pulsar_on_kafka_mapping.ids.confluent_ids import KEY_SCHEMA_ID, VALUE_SCHEMA_ID, header_value, schema_guid
+from pulsar_on_kafka_mapping.ids.confluent_ids import header_value, schema_guid
+from pulsar_on_kafka_mapping.records.record_headers import KEY_SCHEMA_ID, VALUE_SCHEMA_ID
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka_schema_compat.base.json_text import NotJson, parse_json
 from pulsar_on_kafka_schema_compat.key_value import split
@@ -26,6 +27,10 @@ CONFLUENT_TYPES: Final[Mapping[SchemaType, str]] = {
     SchemaType.JSON: "JSON",
     SchemaType.PROTOBUF_NATIVE: "PROTOBUF",
 }
+
+
+ConfluentHeaders = tuple[tuple[str, bytes], ...]
+"""Headers of a record that name the schemas of its key and value."""
 
 
 class RecordPart(str, Enum):

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.broker.metadata.policies import (
+    CONFLUENT_SCHEMA_IDS,
     IS_ALLOW_AUTO_UPDATE_SCHEMA,
     SCHEMA_COMPATIBILITY_STRATEGY,
     SCHEMA_VALIDATION_ENFORCED,
@@ -64,6 +65,7 @@ def schema_policies(
         strategy=CompatibilityStrategy[name],
         validation_enforced=applied(SCHEMA_VALIDATION_ENFORCED, topic, namespace) is True,
         auto_update=applied(IS_ALLOW_AUTO_UPDATE_SCHEMA, topic, namespace) is not False,
+        confluent_ids=applied(CONFLUENT_SCHEMA_IDS, topic, namespace) is True,
     )
 
 

@@ -105,6 +105,8 @@ class SchemaPolicies:
     """Producers without a schema are refused where there is one."""
     auto_update: bool = True
     """Producers and consumers may register new versions."""
+    confluent_ids: bool = False
+    """Records name their schema in the headers of Confluent's serializers."""
 
 
 def record_of(info: SchemaInfo, user: str, timestamp_ms: int) -> SchemaRecord:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.schema_registry.confluent_forms import ConfluentHeaders, schema_id_headers
 from pulsar_on_kafka.broker.schema_registry.judging import (
     Load,
     check_readable_or_refuse,
@@ -330,6 +331,25 @@ class SchemaRegistry:
         """Every version of every topic whose definition can be read, also deleted ones, without definitions: lives in
         any order, the versions of each oldest first. Reads all partitions of the state topic to the end."""
         return self._storage.catalog(deadline)
+
+    def requires_confluent_ids(
+        self, topic: TopicName, deadline: Deadline, policies: SchemaPolicies | None = None
+    ) -> bool:
+        """Whether records of the topic name their schemas in the headers of Confluent's serializers.
+
+        Args:
+            policies: see `for_producer`.
+        """
+        return (policies or self._policies(topic.base, deadline)).confluent_ids
+
+    def confluent_headers(self, topic: TopicName, version: SchemaVersion, deadline: Deadline) -> ConfluentHeaders:
+        """The headers by which Confluent's deserializers find this version; none for a schema without a counterpart
+        there (`confluent_forms`), and for a version that is gone or cannot be read."""
+        try:
+            return tuple(schema_id_headers(self.schema(topic, version, deadline).info))
+        except (errors.NoSuchSchema, errors.UnreadableSchemas, UnreadableSchema) as failure:
+            _log.warning("topic=%s records of schema version=%s get no id of Confluent's: %s", topic, version, failure)
+            return ()
 
     def version_of(self, topic: TopicName, info: SchemaInfo, deadline: Deadline) -> SchemaVersion | None:
         """The live version that is this schema; None when none is. Raises: as `compatibility`."""

@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.worker import QueueWorker
 from pulsar_on_kafka.broker.publishing.arguments import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.broker.publishing.outgoing_schema import LetterSchema, version_header
+from pulsar_on_kafka.broker.schema_registry.confluent_forms import ConfluentHeaders
 from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery
 from pulsar_on_kafka.client.connection.session import Session
@@ -192,11 +193,17 @@ class LetterProducers:
         try:
             version = SchemaVersion.from_header(written)
             writer = schemas.schema(TopicName.parse(message.topic_name()), version, deadline).info
-            registered = schemas.for_producer(TopicName.parse(topic).base, writer, deadline, _ACCEPTED)
+            letters = TopicName.parse(topic).base
+            registered = schemas.for_producer(letters, writer, deadline, _ACCEPTED)
+            if registered is None:
+                return []
+            ids: ConfluentHeaders = ()
+            if message.encryption_context() is None and schemas.requires_confluent_ids(letters, deadline):
+                ids = schemas.confluent_headers(letters, registered, deadline)
         except (errors.Refused, errors.Corrupt, errors.NotAuthorized, MappingError) as refused:
             _log.warning("topic=%s gets a copy of %s without its schema: %s", topic, message.message_id(), refused)
             return []
-        return [] if registered is None else [version_header(registered)]
+        return [version_header(registered), *ids]
 
     def close(self) -> None:
         """Close the producers. Twice is fine."""

@@ -9,17 +9,20 @@ from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.node.role_rights import Requirement, on_topic
+from pulsar_on_kafka.broker.schema_registry.confluent_forms import ConfluentHeaders
 from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
 from pulsar_on_kafka.gateway.login.client_rights import ClientRights
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
 from pulsar_on_kafka.gateway.protocol.replies import Replies
 from pulsar_on_kafka.gateway.protocol.request_queue import Commands, OnError, RequestQueue, operation_deadline
 from pulsar_on_kafka.gateway.tenants.metadata_requests import MetadataRequests
-from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, COMPRESSION, ENCRYPTION, SCHEMA_VERSION
 from pulsar_on_kafka_mapping.wire.command_types import GetOrCreateSchemaCommand, GetSchemaCommand, SchemaField
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 
 _AUTO_CONSUME: Final = 21
@@ -134,3 +137,58 @@ def _register_schema(node: Node, command: GetOrCreateSchemaCommand, deadline: De
     if topic is None:
         raise NoSuchTopic(f"topic {name} does not exist")
     return producers_version(node, topic, schema_info(command.schema), deadline) or b""
+
+
+_LOOK_S: Final = 30.0
+_UNREADABLE: Final = frozenset((BATCH, CHUNK, COMPRESSION, ENCRYPTION))
+"""Headers of records whose value is not one message's payload."""
+
+
+class SchemaIds:
+    """The headers of one producer's records, by the schema version that each message names: a Java producer may use
+    several. None unless the topic's policy `confluent_schema_ids` required them when the producer was opened.
+
+    Memory: some 200 bytes for each version that its client used.
+    """
+
+    def __init__(self, node: Node, topic: Topic, deadline: Deadline) -> None:
+        """Raises LayerError."""
+        self._schemas = node.schemas
+        self._topic = topic.name
+        self.required = node.schemas.requires_confluent_ids(topic.name, deadline, policies_when_opened(topic))
+        self._known: dict[bytes, ConfluentHeaders] = {}
+
+    def unknown(self, record: EntryRecord) -> bytes | None:
+        """The schema version of the record, if `learn` has to look it up first."""
+        if not self.required:
+            return None
+        version = _version(record)
+        return version if version is not None and version not in self._known else None
+
+    def learn(self, version: bytes) -> None:
+        """Blocks. Raises LayerError: Kafka did not reply."""
+        try:
+            found = SchemaVersion.from_header(version)
+        except CorruptRecord:
+            self._known[version] = ()
+            return
+        self._known[version] = self._schemas.confluent_headers(self._topic, found, Deadline.after(_LOOK_S))
+
+    def named(self, record: EntryRecord) -> EntryRecord:
+        """The record with its headers, as far as they are known."""
+        if not self.required:
+            return record
+        version = _version(record)
+        ids = () if version is None else self._known.get(version, ())
+        return record._replace(headers=[*record.headers, *ids]) if ids else record
+
+
+def _version(record: EntryRecord) -> bytes | None:
+    """The schema version of a record whose value is the payload of one message."""
+    found = None
+    for name, value in record.headers:
+        if name in _UNREADABLE:
+            return None
+        if name == SCHEMA_VERSION:
+            found = value
+    return found

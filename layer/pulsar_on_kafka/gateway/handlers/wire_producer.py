@@ -36,7 +36,7 @@ from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransac
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.handlers.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.handlers.rate_meter import Meter
-from pulsar_on_kafka.gateway.handlers.schemas import producers_version, schema_info
+from pulsar_on_kafka.gateway.handlers.schemas import SchemaIds, producers_version, schema_info
 from pulsar_on_kafka.gateway.handlers.split_entry import SplitEntry, SplitRecord
 from pulsar_on_kafka.gateway.handlers.transactions import RoleTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.gateway.protocol.error_codes import error_code_of
@@ -103,6 +103,7 @@ class OpenedProducer:
     partition: int
     schema_version: bytes | None
     native: NativeEntries
+    ids: SchemaIds
     meter: Meter
 
 
@@ -133,7 +134,8 @@ def open_producer(
     if command.initial_subscription_name and name.is_persistent:
         check_subscription_name(command.initial_subscription_name)
         node.memberships.create_subscription(name, command.initial_subscription_name, deadline())
-    native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()))
+    ids = SchemaIds(node, admission.topic, deadline())
+    native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()), always=ids.required)
     native.follow(admission.policies.entry_format, deadline())
     application = Application(
         name=(command.producer_name or None) if command.user_provided_producer_name else None,
@@ -153,7 +155,7 @@ def open_producer(
         if waits and not isinstance(refused, ProducerOvertaken):
             return None
         raise
-    return OpenedProducer(sender, max(0, name.partition), version, native, meter)
+    return OpenedProducer(sender, max(0, name.partition), version, native, ids, meter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,12 @@ class ProducerCallbacks:
 
 
 class NativeEntries:
-    """Splits entries into messages, if the topic's policy `entry_format` requires that, or Kafka compacts the topic."""
+    """Splits entries into messages, if the topic's policy `entry_format` or `always` require that, or Kafka compacts
+    the topic."""
 
-    def __init__(self, node: Node, topic: Topic, limits: RecordLimits) -> None:
+    def __init__(self, node: Node, topic: Topic, limits: RecordLimits, *, always: bool) -> None:
         self._node = node
+        self._always = always
         self._limits = limits
         self._kafka_topic = topic.kafka_topic
         self._max_bytes = 0
@@ -182,7 +186,7 @@ class NativeEntries:
 
     def follow(self, entry_format: str, deadline: Deadline) -> None:
         """Raises LayerError."""
-        splits = entry_format == NATIVE or self._limits.compacted
+        splits = self._always or entry_format == NATIVE or self._limits.compacted
         if splits and not self._max_bytes:
             self._max_bytes = record_limit(self._node.admin, self._kafka_topic, deadline) - KEY_AND_HEADERS_BYTES
         self._splits = splits
@@ -239,6 +243,7 @@ class WireProducer:
         self._recorded = _PLAIN
         """The features that the topic's record announces to readers: `_MORE`, `_CHUNKS` and `_RAW`."""
         self._native = opened.native
+        self._ids = opened.ids
         self._partition = opened.partition
         partitions = self._topic.partitions
         self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
@@ -403,6 +408,9 @@ class WireProducer:
         needed = _PLAIN
         for _, record in records:
             needed |= _needed_of(record)
+            unknown = self._ids.unknown(record)
+            if unknown is not None:
+                return partial(self._ids.learn, unknown)
         if not needed & ~self._recorded:
             return None
 
@@ -449,12 +457,13 @@ class WireProducer:
         messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
         _check_ids(metadata.highest_sequence_id, *(each.sequence_id for each, _ in messages))
         if len(messages) == 1:  # under the command's id, which the client knows
-            record = record_of(*messages[0], epoch=self._epoch, now_ms=now_ms)
+            record = self._ids.named(record_of(*messages[0], epoch=self._epoch, now_ms=now_ms))
             repeats = txn is None and _means_the_same(metadata) and record.timestamp_ms == metadata.publish_time_ms
             size = None if metadata.uncompressed_bytes is None else len(payload)
             return [(command.sequence_id, record)], txn, (encoded, size) if repeats else None
         records = [
-            (each.sequence_id or 0, record_of(each, body, epoch=self._epoch, now_ms=now_ms)) for each, body in messages
+            (each.sequence_id or 0, self._ids.named(record_of(each, body, epoch=self._epoch, now_ms=now_ms)))
+            for each, body in messages
         ]
         return records, txn, None
 

@@ -55,6 +55,7 @@ def test_a_producers_header_has_sequence_id_epoch_and_name() -> None:
         (MessageMetadata(batch=BatchInfo(1, 50)), (headers.BATCH, b"1:50")),
         (MessageMetadata(properties={"a": "ü"}), ("a", "ü".encode())),
         (MessageMetadata(properties={"__pulsar.txn": "x"}), ("__pulsar.p.__pulsar.txn", b"x")),
+        (MessageMetadata(properties={"__key_schema_id": "x"}), ("__pulsar.p.__key_schema_id", b"x")),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -169,3 +170,9 @@ def test_an_impossible_producer_is_refused(epoch: int, name: str) -> None:
 
 def test_a_transaction_id_names_its_coordinator() -> None:
     assert TxnId(3 << 48, 7).coordinator == 3
+
+
+def test_ids_of_schemas_for_confluents_clients_are_no_properties() -> None:
+    ids = [(headers.VALUE_SCHEMA_ID, b"\x01\xff"), (headers.KEY_SCHEMA_ID, b"\x00"), ("other", b"x")]
+    assert decode_headers(ids).properties == {"other": "x"}
+    assert is_plain(ids)
