@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,13 +13,15 @@ from typing import Any, NamedTuple
 import fastavro
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka_spark.options.read_options import PERMISSIVE
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.options.read_options import FAILFAST, PERMISSIVE
 from pulsar_on_kafka_spark.source.avro_columns import readable_definition
 from pulsar_on_kafka_spark.source.value_arrays import ValueArrays
 from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES
@@ -28,6 +31,7 @@ from tests.seeds import in_three
 
 TOPIC = "persistent://public/default/orders"
 ROWS = 60
+RAW = "value binary, __topic string, __partition int, __offset bigint, __schemaVersion bigint"
 
 
 class Messages(NamedTuple):
@@ -264,7 +268,7 @@ class AvroTopic:
         match draw.choice(
             [
                 *LEAVES,
-                "null",
+                *(["null"] if level == 0 else []),  # Spark's toArrow() breaks arrays with nulls inside
                 "enum",
                 "fixed",
                 *["logical"] * 3,
@@ -454,18 +458,29 @@ def test_plain_types(spark: SparkSession) -> None:
 def test_json(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
-        check(spark, [json_topic(draw) for _ in range(8)])
+        check(spark, [json_topic(draw) for _ in range(6)])
 
 
 @pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
 def test_avro(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
-        check(spark, [avro_topic(draw) for _ in range(8)])
+        check(spark, [avro_topic(draw) for _ in range(6)])
 
 
 @pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
 def test_key_values(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
-        check(spark, [key_value_topic(draw) for _ in range(6)])
+        check(spark, [key_value_topic(draw) for _ in range(3)])
+
+
+def test_errors_have_the_same_words(spark: SparkSession) -> None:
+    old, new = ({"type": "record", "name": "R", "fields": [{"name": name, "type": "int"}]} for name in "ab")
+    writers = {SchemaVersion(0): avro_info(old), SchemaVersion(1): avro_info(new)}
+    schemas = TopicSchemas(TOPIC, writers[SchemaVersion(1)], SchemaVersion(1), writers)
+    with pytest.raises(NotReadable) as own:
+        ValueArrays(schemas, FAILFAST).arrays([b""], [0], None, lambda _: f"{TOPIC}, partition 3, offset 100")
+    frame = spark.createDataFrame([(b"", TOPIC, 3, 100, 0)], RAW)
+    with pytest.raises(PySparkException, match=re.escape(str(own.value))):
+        decoded(frame, schemas).collect()

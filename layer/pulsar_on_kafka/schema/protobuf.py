@@ -99,11 +99,11 @@ class _Writer:
             raise TypeError(f"field {field.full_name} is a group, which a schema of type PROTOBUF cannot have")
         if name == "message":
             inner = self.record(field.message_type, space)
-            if not _is_repeated(field) and not _is_required(field):
+            if not is_repeated(field) and not _is_required(field):
                 inner = f'["null",{inner}]'
         else:
             inner = self._enum(field.enum_type, space) if name == "enum" else _AVRO_TYPES[name]
-        return f'{{"type":"array","items":{inner}}}' if _is_repeated(field) else inner
+        return f'{{"type":"array","items":{inner}}}' if is_repeated(field) else inner
 
 
 def _name(name: str, own_space: str, space: str | None) -> str:
@@ -130,7 +130,8 @@ def _namespace(declared: Any) -> str:
     return f"{package}.{inside}" if inside else str(package)
 
 
-def _is_repeated(field: Any) -> bool:
+def is_repeated(field: Any) -> bool:
+    """Whether a field, by its descriptor, has several values. Maps have too."""
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 
 
@@ -142,7 +143,7 @@ def _default(field: Any) -> str | None:
     """The default as JSON text; None for a required field, which has none."""
     if _is_required(field):
         return None
-    if _is_repeated(field):
+    if is_repeated(field):
         return "[]"
     value, name = field.default_value, FIELD_TYPES[field.type].name
     if name == "message":

@@ -26,6 +26,7 @@ from pulsar_on_kafka_spark.source.avro_arrays import AvroArrays
 from pulsar_on_kafka_spark.source.json_arrays import JsonArrays
 from pulsar_on_kafka_spark.source.key_value_arrays import KeyValueArrays
 from pulsar_on_kafka_spark.source.plain_arrays import BytesArrays, PlainArrays, TextArrays
+from pulsar_on_kafka_spark.source.protobuf_arrays import ProtobufArrays
 from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES
 from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
 from pulsar_on_kafka_spark.values.value_codec import VALUE
@@ -118,6 +119,8 @@ def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> A
         return AvroArrays(reader, writers)
     if kind is SchemaType.JSON:
         return JsonArrays(reader)
+    if kind is SchemaType.PROTOBUF_NATIVE:
+        return ProtobufArrays(reader)
     if kind is SchemaType.KEY_VALUE:
         return KeyValueArrays(reader, writers, _codec)
     raise not_read(kind)
