@@ -21,6 +21,7 @@ from pulsar_on_kafka_spark.base.errors import (
 from pulsar_on_kafka_spark.reading.reader import PulsarReader, read_pulsar
 from pulsar_on_kafka_spark.ready_session import session
 from pulsar_on_kafka_spark.source.data_source import register
+from pulsar_on_kafka_spark.source.dead_letter import dead_letter
 from pulsar_on_kafka_spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
 from pulsar_on_kafka_spark.writing.writer import pulsar_batches, write_pulsar
 
@@ -36,6 +37,7 @@ __all__ = [
     "SparkConnectorError",
     "SparkNotReady",
     "acknowledge",
+    "dead_letter",
     "packages",
     "pulsar_batches",
     "read_pulsar",

@@ -61,12 +61,12 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
         topics = [find_topic(node, TopicName.parse(name), deadline) for name in checked.read.topics]
         found = located(messages, topics)
         spark = messages.sparkSession
-        whole = {name: _with_what_goes_along(spark, node, checked, name, each) for name, each in found.items()}
+        whole = {name: with_what_goes_along(spark, node, checked, name, each) for name, each in found.items()}
         acknowledge_entries(node, checked, whole)
     return sum(len(e.whole) + len(e.batches) for partitions in found.values() for e in partitions.values())
 
 
-def _with_what_goes_along(
+def with_what_goes_along(
     spark: SparkSession, node: Node, options: StreamOptions, name: str, named: Mapping[int, Entries]
 ) -> Mapping[int, Entries]:
     """The same with all chunks of messages in chunks, and with what is no message below the last one."""

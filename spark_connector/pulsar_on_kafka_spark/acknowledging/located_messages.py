@@ -91,7 +91,7 @@ def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
     by_life = {topic.layout.incarnation: topic for topic in topics}
     for one in ids:
         try:
-            parts = _parts(one)
+            parts = message_id_parts(one)
         except (TypeError, MappingError) as wrong:
             raise NotReadable(f"{one!r:.80} is no message id: {wrong}") from wrong
         life, partition = divmod(parts.ledger_id >> RANGE_BITS, 1 << PARTITION_BITS)
@@ -112,8 +112,9 @@ def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
     return _by_topic(found, some, by_life)
 
 
-def _parts(message_id: Any) -> MessageIdParts:
-    """Raises TypeError, MappingError."""
+def message_id_parts(message_id: Any) -> MessageIdParts:
+    """The fields of an object with `serialize()`, its bytes, or a text of `textColumns`. Raises TypeError,
+    MappingError."""
     if not isinstance(message_id, str):
         serialized = message_id.serialize() if hasattr(message_id, "serialize") else message_id
         return decode_message_id(bytes(serialized))

@@ -45,6 +45,8 @@ EXTRA_COLUMNS: Final = ("__orderingKey", *PLACE_COLUMNS, "__producerName", "__se
 TEXT_COLUMNS: Final = ("__key", "__orderingKey", "__messageId")
 """The columns that `textColumns` makes strings: keys in UTF-8, ids as `message_id_text` and the size of a batch."""
 ALL_COLUMNS: Final = (*KEPT_COLUMNS, *HEADER_COLUMNS, *EXTRA_COLUMNS)
+CORRUPT: Final = "__corruptRecord"
+"""The payload of a message that is no value of the schema, with `PERMISSIVE`; null for all others. Only by name."""
 
 _REFUSED: Final = {
     "adminurl": "is not needed: there is no admin service",
@@ -149,7 +151,7 @@ def parse_options(given: Mapping[str, Any], suggested: Mapping[str, str] | None 
         ),
         schema=_schema(known.get("schema", "latest")),
         mode=_one_of(MODES, "mode", known.get("mode", FAILFAST)),
-        columns=_columns(known),
+        columns=_with_decoding(_columns(known), known),
         text_columns=flag("textColumns", known.get("textcolumns", False)),
         plain=_plain_records(known),
         chunked=_if_reported(known, "chunkedMessages"),
@@ -338,7 +340,7 @@ def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:
 
 def _plain_records(known: Mapping[str, Any]) -> bool:
     plain = not flag("includeHeaders", known.get("includeheaders", True))
-    wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS)]
+    wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS, CORRUPT)]
     if plain and wanting:
         raise InvalidReadOption(f"includeHeaders is false, and the column {wanting[0]} needs headers")
     return plain
@@ -352,12 +354,22 @@ def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:
     if given == "all":
         return ALL_COLUMNS
     names = _listed(given)
-    by_plain = {name.lower(): name for name in ALL_COLUMNS}
+    by_plain = {name.lower(): name for name in (*ALL_COLUMNS, CORRUPT)}
     for name in names:
         if name.lower() not in by_plain:
             raise InvalidReadOption(f"column {name!r} is unknown, {nearest(name.lower(), by_plain)}")
     chosen = _each_once("columns", given, [by_plain[name.lower()] for name in names])
     return (*chosen, *(name for name in HEADER_COLUMNS if with_headers and name not in chosen))
+
+
+def _with_decoding(columns: tuple[str, ...], known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Raises InvalidReadOption: the column of undecodable payloads is named where nothing is decoded leniently."""
+    if CORRUPT in columns:
+        if "value" not in columns:
+            raise InvalidReadOption(f"column {CORRUPT} is of the value's payloads: expected value among the columns")
+        if _one_of(MODES, "mode", known.get("mode", FAILFAST)) != PERMISSIVE:
+            raise InvalidReadOption(f"column {CORRUPT} needs mode {PERMISSIVE}: with {FAILFAST} the query ends instead")
+    return columns
 
 
 def _bound(known: Mapping[str, Any], which: str, otherwise: Bound) -> Bound:

@@ -56,8 +56,12 @@ class StreamOptions:
     ack_timeout_s: float = 120.0
 
 
-def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
-    """Raises InvalidReadOption."""
+def parse_stream_options(given: Mapping[str, Any], also: Mapping[str, str] | None = None) -> StreamOptions:
+    """The options of a stream. `also`: further names, by plain name, that may be meant by an unknown one.
+
+    Raises:
+        InvalidReadOption: names the option and the expectation.
+    """
     own: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in given.items():
@@ -70,7 +74,7 @@ def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
             own[plain] = value
         else:
             rest[name] = value
-    read = parse_options(rest, _SUGGESTED)
+    read = parse_options(rest, {**_SUGGESTED, **(also or {})})
     if read.subscription is not None:
         for name in rest:
             if plain_name(name) in _WITH_SUBSCRIPTION:

@@ -18,6 +18,7 @@ from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.base.spark_session import check_session
 from pulsar_on_kafka_spark.base.sql_text import column, text
 from pulsar_on_kafka_spark.options.read_options import (
+    CORRUPT,
     DISCARD,
     FAIL,
     KEPT_COLUMNS,
@@ -136,7 +137,7 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     if options.plain and needed is not None:
         raise NotReadable(f"{view.topic.name} {needed}: includeHeaders must not be false")
     plain = options.plain or (view.plain and rich is None)
-    headers = not plain or needed is not None or not set(options.columns) <= _WITHOUT_HEADERS
+    headers = not plain or needed is not None or not {*options.columns} - {CORRUPT} <= _WITHOUT_HEADERS
     rows = block_rows({p: one.excluded for p, one in view.partitions.items()})
     if plain:
         records = filters.without_excluded(spark, _plain_records(spark, options, view, headers=headers), rows)
@@ -320,7 +321,9 @@ def selected(
     Raises:
         As `decoded`.
     """
-    chosen = [f"{shown.get(name) or made[name]} as {column(name)}" for name in columns]
+    if schemas.reader == AS_BYTES:
+        made = {**made, CORRUPT: "cast(null as binary)"}
+    chosen = [f"{shown.get(name) or made[name]} as {column(name)}" for name in columns if name in made]
     if VALUE not in columns or schemas.reader == AS_BYTES:
         return messages.selectExpr(chosen)
     beside = [
@@ -332,7 +335,8 @@ def selected(
         beside.append(f"{made['__key']} as {_RAW.key}")
     if needs_version(schemas):
         beside.append(f"{made['__schemaVersion']} as {_RAW.version}")
-    found = decoded(messages.selectExpr(chosen + beside), schemas, mode=mode, raw=_RAW)
+    corrupt = CORRUPT if CORRUPT in columns else None
+    found = decoded(messages.selectExpr(chosen + beside), schemas, mode=mode, raw=_RAW, corrupt=corrupt)
     of_value = found.columns[: len(found.columns) - len(columns) + 1 - len(beside)]
     names = [part for name in columns for part in (of_value if name == VALUE else [name])]
     return found.select(*map(column, names))

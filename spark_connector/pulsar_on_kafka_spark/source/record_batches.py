@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from pyspark.sql.types import StructField, StructType
 
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
-from pulsar_on_kafka_spark.options.read_options import ReadOptions, nearest
+from pulsar_on_kafka_spark.options.read_options import CORRUPT, ReadOptions, nearest
 from pulsar_on_kafka_spark.source.arrow_columns import arrow_type
 from pulsar_on_kafka_spark.source.message_columns import (
     COLUMN_TYPES,
@@ -46,7 +46,8 @@ class Columns:
             reads_value = VALUE in options.columns
         else:
             reads_value = not COLUMN_TYPES.keys() >= set(chosen.fieldNames())
-        self.values = ValueArrays(schemas, options.mode) if reads_value else None
+        keeps_corrupt = CORRUPT in (options.columns if chosen is None else chosen.fieldNames())
+        self.values = ValueArrays(schemas, options.mode, keeps_corrupt=keeps_corrupt) if reads_value else None
         of_value = [] if self.values is None else self.values.fields
         self.of_value = {field.name: at for at, field in enumerate(of_value)}
         known = {
@@ -56,7 +57,8 @@ class Columns:
         if chosen is not None:
             self.schema = StructType([_checked(field, known) for field in chosen.fields])
         else:
-            fields = [of_value if name == VALUE else [known[name]] for name in options.columns]
+            decoded = [each for each in of_value if each.name != CORRUPT]
+            fields = [decoded if name == VALUE else [known[name]] for name in options.columns]
             self.schema = StructType(list(chain.from_iterable(fields)))
         beside = {name for name in self.schema.fieldNames() if name not in self.of_value}
         self.needs_headers = not beside <= OF_RECORDS or (self.values is not None and self.values.needs_version)

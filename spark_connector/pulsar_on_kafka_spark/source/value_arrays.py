@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka_spark.base.errors import NotReadable
-from pulsar_on_kafka_spark.options.read_options import FAILFAST
+from pulsar_on_kafka_spark.options.read_options import CORRUPT, FAILFAST
 from pulsar_on_kafka_spark.source.array_codec import ArrayCodec
 from pulsar_on_kafka_spark.source.avro_arrays import AvroArrays
 from pulsar_on_kafka_spark.source.json_arrays import JsonArrays
@@ -48,21 +49,29 @@ class ValueArrays:
     """
 
     fields: list[StructField]
-    """The columns: a value's fields, or one called `value`. All may be null."""
+    """The columns: a value's fields, or one called `value`; then `CORRUPT` where it is kept. All may be null."""
     needs_key: bool
     """`arrays` needs the records' keys."""
     needs_version: bool
     """`arrays` needs the schema versions of messages."""
 
-    def __init__(self, schemas: TopicSchemas, mode: str = FAILFAST, *, case_sensitive: bool = False) -> None:
-        """`case_sensitive` is the session's `spark.sql.caseSensitive`.
+    def __init__(
+        self,
+        schemas: TopicSchemas,
+        mode: str = FAILFAST,
+        *,
+        case_sensitive: bool = False,
+        keeps_corrupt: bool = False,
+    ) -> None:
+        """`case_sensitive` is the session's `spark.sql.caseSensitive`. `keeps_corrupt`: payloads that are no value of
+        the schema get a last column, `CORRUPT`.
 
         Raises:
             InvalidReadOption: no such mode.
             NotReadable: the schema cannot be read, in the words of `value_decoding.codec_of`.
         """
         check_mode(mode)
-        self._options = (schemas, mode, case_sensitive)
+        self._options = (schemas, mode, case_sensitive, keeps_corrupt)
         self._fails = mode == FAILFAST
         with readable_schema(schemas):
             self._codec = _codec(schemas.reader, schemas.writers)
@@ -72,12 +81,14 @@ class ValueArrays:
         named = kind.fields if self._codec.is_record and isinstance(kind, StructType) else None
         self._is_record = named is not None
         self.fields = [StructField(VALUE, kind)] if named is None else list(named)
+        self._keeps_corrupt = keeps_corrupt
+        if keeps_corrupt:
+            self.fields.append(StructField(CORRUPT, BinaryType()))
         self.needs_version = self._codec.by_version
         self.needs_key = needs_key(schemas)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        schemas, mode, case_sensitive = self._options
-        return _built, (schemas, mode, case_sensitive)
+        return _built, self._options
 
     def arrays(
         self,
@@ -100,11 +111,24 @@ class ValueArrays:
             at = failed[0]
             named = versions[at] if self.needs_version and versions is not None else None
             raise NotReadable(complaint(self._options[0], place(at), named, by_version=self.needs_version))
-        return [found.field(at) for at in range(len(self.fields))] if self._is_record else [found]
+        arrays = [found.field(at) for at in range(found.type.num_fields)] if self._is_record else [found]
+        if self._keeps_corrupt:
+            arrays.append(_corrupt(payloads, failed))
+        return arrays
 
 
-def _built(schemas: TopicSchemas, mode: str, case_sensitive: bool) -> ValueArrays:
-    return ValueArrays(schemas, mode, case_sensitive=case_sensitive)
+def _built(schemas: TopicSchemas, mode: str, case_sensitive: bool, keeps_corrupt: bool) -> ValueArrays:
+    return ValueArrays(schemas, mode, case_sensitive=case_sensitive, keeps_corrupt=keeps_corrupt)
+
+
+def _corrupt(payloads: Sequence[bytes | None], failed: Sequence[int]) -> pa.Array:
+    """The payloads at the indexes in `failed`; null elsewhere."""
+    if not failed:
+        return pa.nulls(len(payloads), pa.binary())
+    kept: list[bytes | None] = [None] * len(payloads)
+    for at in failed:
+        kept[at] = payloads[at]
+    return pa.array(kept, pa.binary())
 
 
 def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> ArrayCodec:

@@ -153,12 +153,17 @@ def not_read(kind: SchemaType) -> ValueError:
 
 
 def decoded(
-    messages: DataFrame, schemas: TopicSchemas, *, mode: str = FAILFAST, raw: RawColumns | None = None
+    messages: DataFrame,
+    schemas: TopicSchemas,
+    *,
+    mode: str = FAILFAST,
+    raw: RawColumns | None = None,
+    corrupt: str | None = None,
 ) -> DataFrame:
     """`messages` with the value's columns first, in place of its raw value; all other columns stay.
 
     A null payload gives nulls. Needs the columns of `raw` but for `version`, which is needed where `needs_version`, and
-    `key`, where `needs_key`.
+    `key`, where `needs_key`. `corrupt`: the name of a last column, with the payloads that are no value of the schema.
 
     Raises:
         InvalidReadOption: no such mode; or a column of the value has the name of one that stays.
@@ -181,7 +186,9 @@ def decoded(
         checked = F.when(~failed, F.col(_PARSED))
     columns = codec.columns(F.col(_CHECKED))
     kept = [name for name in others if name not in (_PARSED, _CHECKED)]
-    found = parsed.select(*kept, checked.alias(_CHECKED)).select(*columns, *kept)
+    last = [] if corrupt is None else [F.when(failed, payload).alias(corrupt)]
+    names = kept if corrupt is None else [*kept, corrupt]
+    found = parsed.select(*kept, checked.alias(_CHECKED), *last).select(*columns, *names)
     check_names(found.columns, schemas.topic)
     return found
 

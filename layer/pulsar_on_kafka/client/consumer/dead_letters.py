@@ -248,6 +248,12 @@ def java_text(message_id: NativeMessageId) -> str:
     return text if message_id.batch_index() < 0 else f"{text}:{message_id.batch_index()}"
 
 
+def letter_properties(message: Message, origin_of: Mapping[str, str], reason: str | None) -> dict[str, str]:
+    """The properties of a message's dead letter. A letter that dies keeps its first origin."""
+    properties = {**origin_of, **message.properties()}
+    return properties | {REFUSAL_REASON: reason} if reason else properties
+
+
 class LetterSealing:
     """Keeps a copy readable for exactly the consumers that could read its message.
 
@@ -422,9 +428,8 @@ class DeadLetterWriter:
             self._not_stored(letter, kept, result, final=result in _FINAL_RESULTS)
 
         delivered = (DELIVERIES, b"%d" % letter.redelivery_count())
-        properties = self._origin(letter) | letter.properties()  # the letter's own origin takes precedence
-        if reason := letter.feed.slot.reasons.get(letter.offset, letter.message_id().batch_index()):
-            properties |= {REFUSAL_REASON: reason}
+        reason = letter.feed.slot.reasons.get(letter.offset, letter.message_id().batch_index())
+        properties = letter_properties(letter, self._origin(letter), reason)
         initial = self._policy.getInitialSubscriptionName()
         self._producers.send_copy(
             letter, topic, properties, stored, delivered, initial_subscription=initial, keeps_event_time=self._as_java

@@ -59,6 +59,8 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ),
         ({"service.url": URL, "topic": "a", "pulsar.client.authParams": "x"}, "configures a Pulsar client"),
         ({"service.url": URL, "topic": "a", "failOnDataLoss": "maybe"}, "expected true or false"),
+        ({"service.url": URL, "topic": "a", "columns": "value,__corruptRecord"}, "needs mode PERMISSIVE"),
+        ({"service.url": URL, "topic": "a", "columns": "__corruptRecord"}, "expected value among the columns"),
         ({"service.url": URL, "topic": "a", "pulsarEntries": "maybe"}, "pulsarEntries is 'maybe', expected true or"),
         ({"service.url": URL, "topic": "a", "pulsarEntries": True, "includeHeaders": False}, "headers are needed"),
         ({"service.url": URL, "topic": "a", "startingOffsets": "latest"}, "such a read would have no message"),
@@ -92,6 +94,7 @@ def test_columns_are_chosen_by_name() -> None:
     assert not parsed().plain
     assert parsed(includeHeaders="false", columns="value,__offset").plain
     assert parsed(columns="all").columns == ALL_COLUMNS
+    assert parsed(columns="value,__corruptrecord", mode="permissive").columns == ("value", "__corruptRecord")
     assert parsed(columns="__offset, VALUE").columns == ("__offset", "value")
     assert parsed(columns=["value"], include_headers=True).columns == ("value", *HEADER_COLUMNS)
 
