@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.record_headers import (
@@ -35,11 +36,34 @@ _NOW_MS: Final = "cast(reflect('java.lang.System', 'currentTimeMillis') as bigin
 """The time of each row: Spark's own functions give one time for the whole query."""
 
 
+def _check_names_differ(kind: DataType, path: str) -> None:
+    """Raises InvalidWriteOption where names of columns, or of a struct's fields, differ in case alone."""
+    if isinstance(kind, ArrayType):
+        _check_names_differ(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        _check_names_differ(kind.valueType, path)
+    elif isinstance(kind, StructType):
+        seen: dict[str, str] = {}
+        for field in kind.fields:
+            other = seen.setdefault(field.name.lower(), field.name)
+            if other != field.name:
+                what = (
+                    f"the fields {other} and {field.name} of column {path}"
+                    if path
+                    else f"the columns {other} and {field.name}"
+                )
+                raise InvalidWriteOption(f"{what} differ in case alone: set spark.sql.caseSensitive to true")
+            _check_names_differ(field.dataType, f"{path}.{field.name}" if path else field.name)
+
+
 class MessageColumns:
     """The columns of `rows` with the data of a message."""
 
     def __init__(self, rows: DataFrame, options: WriteOptions) -> None:
-        """Raises InvalidWriteOption: a column is not there, or has a type that cannot be."""
+        """Raises InvalidWriteOption: a column is not there, has a type that cannot be, or differs from another one in
+        case alone, where Spark ignores the case."""
+        if str(rows.sparkSession.conf.get("spark.sql.caseSensitive")).lower() != "true":
+            _check_names_differ(rows.schema, "")
         self._types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
         self.key = self._named(options, "key_column")
         self.ordering_key = self._named(options, "ordering_key_column")
