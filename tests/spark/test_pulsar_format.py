@@ -27,7 +27,7 @@ from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
 def test_the_format_pulsar_says_what_to_write(spark: SparkSession, use: Callable[[SparkSession], object]) -> None:
     register_pulsar_format(spark)  # a second time does nothing
     with pytest.raises(
-        AnalysisException, match=r"pulsar_on_kafka.spark.read_pulsar\(spark.*stream_pulsar.*write_pulsar"
+        AnalysisException, match=r"format\('pulsar_on_kafka'\).*read_pulsar\(spark.*stream_pulsar.*write_pulsar"
     ):
         use(spark)
 

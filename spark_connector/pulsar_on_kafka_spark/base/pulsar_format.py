@@ -24,9 +24,9 @@ class PulsarFormat(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         raise SparkConnectorError(
-            "the format pulsar is pulsar-spark's, which needs a Pulsar cluster: read topics on Kafka with "
-            "pulsar_on_kafka.spark.read_pulsar(spark, ...), stream them with stream_pulsar(spark, ...), and write with "
-            "write_pulsar(df, ...); the options have the names of pulsar-spark's"
+            "the format pulsar is pulsar-spark's, which needs a Pulsar cluster: read and stream topics on Kafka with "
+            "format('pulsar_on_kafka'), or with pulsar_on_kafka.spark.read_pulsar(spark, ...) and stream_pulsar(spark, "
+            "...), and write with write_pulsar(df, ...); the options have the names of pulsar-spark's"
         )
 
 

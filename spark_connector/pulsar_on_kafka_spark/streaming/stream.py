@@ -102,7 +102,8 @@ class PulsarStream:
                 raise AttributeError(f"PulsarStream has no attribute {name}")
             raise AttributeError(
                 f"PulsarStream has no {name}: it is no DataFrame. Start it by .foreach_batch(fn, checkpoint=...), "
-                "which calls fn(df, batch_id) with the DataFrame of each micro-batch"
+                "which calls fn(df, batch_id) with the DataFrame of each micro-batch; a streaming DataFrame is "
+                "spark.readStream.format('pulsar_on_kafka').options(...).load()"
             )
 
     def foreach_batch(
