@@ -23,7 +23,7 @@ from pulsar_on_kafka.schema import (
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka_mapping.records.message_record import decode_headers
-from pulsar_on_kafka_mapping.records.record_headers import FENCE
+from pulsar_on_kafka_mapping.records.record_headers import FENCE, VALUE_SCHEMA_ID
 from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED, Kafka, Kind, Produced, Stage, hand_over_batches, sender_of
 from tests.registries import TOPIC, process, soon
@@ -71,6 +71,19 @@ def test_every_chunk_names_the_version(stage: Stage) -> None:
     records = sent(producer, stage.kafka, "a" * 250_000)
     assert [record.versions for record in records] == [[version(3)]] * 3
     assert all(decode_headers(record.headers[1:]).chunk for record in records)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_name_the_schema_for_confluents_clients_one_by_one(stage: Stage, kind: Kind) -> None:
+    """Also where batches are requested; chunks do not."""
+    ids = ((VALUE_SCHEMA_ID, b"id"),)
+    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3), ids), kind)
+    assert not isinstance(sender_of(producer).way, Batching)
+    small = sent(producer, stage.kafka, "a", "b")
+    assert [[each for each in record.headers if each in ids] for record in small] == [[*ids]] * 2
+    if kind is Kind.CHUNKS:
+        chunks = sent(producer, stage.kafka, "a" * 250_000)[len(small) :]
+        assert not any(each in ids for record in chunks for each in record.headers)
 
 
 def test_a_producer_that_librdkafka_gave_up_goes_on_with_its_version(stage: Stage) -> None:
