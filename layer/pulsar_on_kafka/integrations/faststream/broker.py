@@ -137,14 +137,21 @@ class PulsarBroker(PulsarRegistrator, BrokerUsecase[Message, Client, PulsarBroke
         exc_tb: TracebackType | None = None,
     ) -> None:
         """Stops the subscribers, which finish the messages in their handlers, and closes the client."""
-        await super().stop(exc_type, exc_val, exc_tb)
+        try:
+            await super().stop(exc_type, exc_val, exc_tb)
+        finally:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
         client, self._connection = self._connection, None
         if client is None:
             return
         config = self.config.broker_config
-        await cast("PulsarProducer", config.producer).disconnect()
-        config.connected = None
-        await client.close()
+        try:
+            await cast("PulsarProducer", config.producer).disconnect()
+        finally:
+            config.connected = None
+            await client.close()
 
     async def ping(self, timeout: float | None = None) -> bool:
         """Whether the cluster answers within `timeout` seconds; None: 5 seconds. It reads the metadata of topics."""

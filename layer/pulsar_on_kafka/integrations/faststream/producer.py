@@ -142,7 +142,7 @@ class PulsarProducer(ProducerProto[PulsarPublishCommand]):
             opening = self._producers[topic] = asyncio.create_task(self._client.create_producer(topic))
         try:
             return await asyncio.shield(opening)
-        except PulsarException:
+        except Exception:
             if self._producers.get(topic) is opening:
                 del self._producers[topic]
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, cast
@@ -104,9 +105,11 @@ class PulsarSubscriber(TasksMixin):
             try:
                 message = await consumer.receive()
             except PulsarException as ended:
-                if ended.error() is Result.AlreadyClosed:
-                    return
-                raise
+                if ended.error() is not Result.AlreadyClosed:
+                    raise
+                if self.running:
+                    self._log(logging.ERROR, "its consumer was closed", self.get_log_context(None))
+                return
             await self._take(message)
 
     async def _take(self, message: Message) -> None:

@@ -156,8 +156,13 @@ class TestPulsarBroker(TestBroker[PulsarBroker, EnterType], broker=PulsarBroker)
 
     @contextmanager
     def _patch_producer(self, broker: PulsarBroker) -> Iterator[None]:
-        with change_producer(broker.config.broker_config, MemoryProducer(broker, self.brokers)):
-            yield
+        config = broker.config.broker_config
+        connected = config.connected
+        try:
+            with change_producer(config, MemoryProducer(broker, self.brokers)):
+                yield
+        finally:
+            config.connected = connected  # `_fake_connect` changed it
 
     async def _fake_connect(self, broker: PulsarBroker, *args: Any, **kwargs: Any) -> None:
         broker.config.broker_config.connected = cast("Client", MemoryClient())
