@@ -10,8 +10,9 @@ from typing import Final
 from uuid import UUID
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchSchema, UnreadableSchemas
 from pulsar_on_kafka.broker.node.node import Node
-from pulsar_on_kafka.broker.schema_registry.confluent_forms import CONFLUENT_TYPES
+from pulsar_on_kafka.broker.schema_registry.confluent_forms import CONFLUENT_TYPES, RecordPart
 from pulsar_on_kafka.broker.schema_registry.model import CatalogEntry, TopicLife
 from pulsar_on_kafka.integrations.schema_registry.subjects import SubjectVersion, versions_of
 from pulsar_on_kafka_mapping.ids.confluent_ids import SchemaPlace, schema_guid
@@ -76,12 +77,23 @@ class SchemaCatalog:
             found = self._index.by_guid.get(guid)
         return list(found or ())
 
+    def parts(self, each: CatalogEntry, deadline: Deadline) -> list[RecordPart]:
+        """The parts of a record that one version describes. Reads the definition of a KEY_VALUE schema alone."""
+        if each.entry.type_name in _FORMS:
+            return [RecordPart.VALUE] if each.entry.definition_bytes else []
+        if each.entry.type_name != SchemaType.KEY_VALUE.name:
+            return []
+        return [version.subject.part for version in self.versions(each, {}, deadline)]
+
     def versions(
         self, each: CatalogEntry, kafka_topics: Mapping[TopicLife, str], deadline: Deadline
     ) -> list[SubjectVersion]:
-        """The subjects' versions that one version is. `kafka_topics` names Kafka topics; the others have their topic's
-        usual one. Raises NoSuchSchema: it was removed."""
-        stored = self._node.schemas.schema_of_life(each.life, each.entry.version, deadline)
+        """The subjects' versions that one version is; none if it was removed meanwhile. `kafka_topics` names Kafka
+        topics; the others have their topic's usual one."""
+        try:
+            stored = self._node.schemas.schema_of_life(each.life, each.entry.version, deadline)
+        except (NoSuchSchema, UnreadableSchemas):
+            return []
         usual = self._node.settings.instance.kafka_topic(TopicName.parse(each.life.topic))
         topic = kafka_topics.get(each.life, usual)
         return list(versions_of(topic, stored.version.number, _place(each), stored.info).values())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchSchema, NoSuchTopic
-from pulsar_on_kafka.broker.metadata.policies import CLUSTER, SCHEMA_COMPATIBILITY_STRATEGY, applied
+from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchTopic
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER
 from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.broker.schema_registry.confluent_forms import ProtobufDefinition
+from pulsar_on_kafka.broker.schema_registry.judging import schema_policies
 from pulsar_on_kafka.broker.schema_registry.model import CatalogEntry, TopicLife
 from pulsar_on_kafka.integrations.schema_registry.catalog import SchemaCatalog
 from pulsar_on_kafka.integrations.schema_registry.errors import (
@@ -59,8 +60,9 @@ class RegistryFace:
         kafka_topics = self._kafka_topics(deadline)
         found: set[str] = set()
         for each in self._catalog.read(deadline):
-            if each.life in kafka_topics and (each.is_live or deleted):
-                found |= {str(version.subject) for version in self._versions(each, kafka_topics, deadline)}
+            topic = kafka_topics.get(each.life)
+            if topic is not None and (each.is_live or deleted):
+                found |= {str(RegistrySubject(topic, part)) for part in self._catalog.parts(each, deadline)}
         return sorted(found)
 
     def versions(self, subject: str, deadline: Deadline, *, deleted: bool = False) -> list[SubjectVersion]:
@@ -70,9 +72,9 @@ class RegistryFace:
         if named is None or topic is None:
             raise subject_not_found(subject)
         found = []
+        kafka_topics = {topic.life: named.kafka_topic}
         for each in self._entries(topic, deadline, deleted=deleted):
-            kafka_topics = {topic.life: named.kafka_topic}
-            for version in self._versions(each, kafka_topics, deadline):
+            for version in self._catalog.versions(each, kafka_topics, deadline):
                 if version.subject == named.own and _has_file(version, named.file):
                     found.append(replace(version, subject=named))
         if not found:
@@ -127,7 +129,7 @@ class RegistryFace:
             raise schema_not_found(number) from wrong
         each = self._catalog.at(place, deadline)
         kafka_topics = self._kafka_topics(deadline)
-        for version in () if each is None else self._versions(each, kafka_topics, deadline):
+        for version in () if each is None else self._catalog.versions(each, kafka_topics, deadline):
             if version.place == place:
                 return version
         raise schema_not_found(number)
@@ -144,7 +146,7 @@ class RegistryFace:
         found = [
             version
             for each in entries
-            for version in self._versions(each, kafka_topics, deadline)
+            for version in self._catalog.versions(each, kafka_topics, deadline)
             if version.guid == str(wanted)
         ]
         if not found:
@@ -166,16 +168,11 @@ class RegistryFace:
         return level_of(self._strategy(topic, deadline))
 
     def _strategy(self, topic: _SubjectTopic | None, deadline: Deadline) -> CompatibilityStrategy:
-        levels: list[Any] = []
-        if topic is not None:
-            levels = [
-                self._node.topics.policies(topic.name, deadline),
-                self._node.namespaces.policies(topic.name.namespace_name, deadline),
-            ]
-        levels.append(self._node.namespaces.policies(CLUSTER, deadline))
-        name = applied(SCHEMA_COMPATIBILITY_STRATEGY, *levels)
-        found = CompatibilityStrategy[name]
-        return CompatibilityStrategy.FULL if found is CompatibilityStrategy.UNDEFINED else found
+        if topic is None:
+            return schema_policies({}, self._node.namespaces.policies(CLUSTER, deadline)).strategy
+        namespace = topic.name.namespace_name
+        inherited = self._node.namespaces.policies_of({namespace}, deadline)[namespace]
+        return schema_policies(self._node.topics.policies(topic.name, deadline), inherited).strategy
 
     # Topics -----------------------------------------------------------------------------------------------------------
 
@@ -200,14 +197,6 @@ class RegistryFace:
         if deleted:
             return [each for each in self._catalog.read(deadline) if each.life == topic.life]
         return [CatalogEntry(topic.life, entry, True) for entry in self._node.schemas.index(topic.name, deadline)]
-
-    def _versions(
-        self, each: CatalogEntry, kafka_topics: dict[TopicLife, str], deadline: Deadline
-    ) -> list[SubjectVersion]:
-        try:
-            return self._catalog.versions(each, kafka_topics, deadline)
-        except NoSuchSchema:  # removed meanwhile
-            return []
 
 
 def _number(text: str) -> int | None:
