@@ -251,6 +251,50 @@ def test_replies_reach_a_queue_without_an_exchange(connect: Connect, unique: Cal
     assert f"persistent://public/default/{name}" not in admin.list_topics()
 
 
+def test_a_get_of_a_queue_that_ends_makes_no_durable_one(
+    connect: Connect, unique: Callable[..., str], admin: Any
+) -> None:
+    name = unique("reply")
+    queue = Queue(name, routing_key=name, auto_delete=True)(connect().default_channel)
+    queue.declare()
+    assert queue.get() is None
+    assert admin.list_subscriptions(name) != ["kombu"]
+    Producer(connect(apart=True).default_channel).publish("reply", routing_key=name)
+    assert until(queue.get, "the reply").decode() == "reply"
+
+
+def test_a_closed_channel_returns_its_messages(connect: Connect, queue: Queue) -> None:
+    send(connect(), queue, "in progress")
+    first = Received(connect(apart=True), queue)
+    first.wait(1)
+    first.consumer.channel.close()
+    assert Received(connect(), queue).wait(1) == ["in progress"]
+
+
+def test_an_exchange_is_deleted_with_its_topic(connect: Connect, unique: Callable[..., str], admin: Any) -> None:
+    exchange = Exchange(unique("fanout"), type="fanout")
+    channel = connect().default_channel
+    bound = exchange(channel)
+    queue = Queue(unique("q"), exchange, auto_delete=True)(channel)
+    queue.declare()
+    bound.delete(if_unused=True)
+    assert f"persistent://public/default/kombu.exchange.{exchange.name}" in admin.list_topics()
+    queue.delete()
+    bound.delete()
+    assert f"persistent://public/default/kombu.exchange.{exchange.name}" not in admin.list_topics()
+
+
+def test_a_queue_in_use_is_not_deleted_as_unused(connect: Connect, queue: Queue) -> None:
+    received = Received(connect(apart=True), queue)
+    bound = queue(connect().default_channel)
+    bound.declare()
+    until(lambda: bound.channel.cluster.has_consumers(queue.name), "the consumer in its group")
+    bound.delete(if_unused=True)
+    bound.queue_declare(passive=True)
+    received.connection.release()
+    until(lambda: bound.delete(if_unused=True) or not bound.channel._has_queue(queue.name), "an unused queue to go")
+
+
 def test_a_cancelled_consumer_hands_its_inbox_over(connect: Connect, queue: Queue) -> None:
     send(connect(), queue, *range(6))
     first = Received(connect(apart=True), queue, prefetch_count=2)

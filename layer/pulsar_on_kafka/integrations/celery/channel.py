@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from queue import Empty
 from time import monotonic
 from typing import Any, Final, NamedTuple, cast
@@ -31,6 +32,8 @@ ABSENT_S: Final = 1.0
 """For transient messages, an exchange without queues is looked up again after so long."""
 GET_S: Final = 1.0
 """A synchronous get waits at most so long for a message that other consumers may hold."""
+GET_OPEN_S: Final = 0.1
+"""The same of a queue that has consumers here, to which messages come by themselves."""
 _GET_STEP_MS: Final = 50
 _MAX_INBOX: Final = 1000
 _NOT_SUPPORTED: Final = ("max_length", "max_length_bytes")
@@ -148,8 +151,9 @@ class Channel(virtual.Channel):
         return 0 if queue in self.connection.ending else self.cluster.purge(queue)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> None:
-        """Deletes a queue with its messages, bindings and consumers."""
-        if if_empty and self._size(queue):
+        """Deletes a queue with its messages, bindings and consumers; with `if_unused` only without consumers in any
+        process, with `if_empty` only without messages."""
+        if (if_empty and self._size(queue)) or (if_unused and self._is_used(queue)):
             return
         for exchange, key, arguments in list(self.state.queue_bindings(queue)):
             self.queue_unbind(queue, exchange, key, arguments)
@@ -159,6 +163,11 @@ class Channel(virtual.Channel):
         else:
             self.connection.close_queue(queue)
             self.cluster.delete(queue)
+
+    def _is_used(self, queue: str) -> bool:
+        return queue in self.connection.sources or (
+            queue not in self.connection.ending and self.cluster.has_consumers(queue)
+        )
 
     # Exchanges ----------------------------------------------------------------------------------------------------
 
@@ -193,6 +202,15 @@ class Channel(virtual.Channel):
         if queue not in self.connection.ending:
             self.cluster.unbind((exchange or "amq.direct", queue, routing_key))
 
+    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
+        """Deletes an exchange with its topic, its bindings, and the queues bound here that are empty and unused; with
+        `if_unused` only an exchange without bindings."""
+        recorded = self.cluster.bindings(fresh=True)
+        if if_unused and (self.get_table(exchange) or any(of == exchange for of, _, _ in recorded)):
+            return
+        super().exchange_delete(exchange)
+        self.cluster.delete_exchange(exchange)
+
     def _bound_queues(self, exchange: str, key: str, *, fresh: bool) -> set[str]:
         """Durable queues that get a message with this key."""
         kind = self.typeof(exchange)
@@ -224,7 +242,8 @@ class Channel(virtual.Channel):
             self._put(queue, message)
         max_age_s = ABSENT_S if transient and not is_fanout else 0.0
         if self.cluster.has_exchange(exchange, monotonic(), max_age_s):
-            self.cluster.send(exchange_topic(self.cluster.namespace, exchange), message)
+            with suppress(TopicNotFound):  # the exchange was deleted
+                self.cluster.send(exchange_topic(self.cluster.namespace, exchange), message)
         elif not queues and not is_fanout and self.deadletter_queue:
             self._new_queue(self.deadletter_queue)
             self._put(self.deadletter_queue, message)
@@ -341,19 +360,32 @@ class Channel(virtual.Channel):
         return None if payload is None else self._delivered(payload, no_ack=no_ack)
 
     def _waited_for(self, queue: str) -> dict[str, Any] | None:
-        deadline = Deadline.after(GET_S)
+        if queue in self.connection.ending:
+            self._open(queue)
+        deadline = Deadline.after(GET_OPEN_S if queue in self.connection.sources else GET_S)
         while True:
-            try:
+            with suppress(Empty):
                 return self._get(queue)
-            except Empty:
-                pass
-            for source in () if queue in self.connection.sources else self._getters(queue).sources:
+            if queue in self.connection.sources:
+                self.connection.wait(_GET_STEP_MS / 1000)
+                if deadline.passed():
+                    return None
+                continue
+            payload = self._gotten(queue, deadline)
+            if payload is not None or deadline.passed() or not self._size(queue):
+                return payload
+
+    def _gotten(self, queue: str, deadline: Deadline) -> dict[str, Any] | None:
+        """Waits for the most urgent messages first, as long as there are any and the deadline has not passed."""
+        for place, source in zip(self.cluster.places(queue), self._getters(queue).sources, strict=True):
+            while True:
                 message = source.wait(_GET_STEP_MS)
                 payload = None if message is None else self._payload(queue, source, message)
                 if payload is not None:
                     return payload
-            if deadline.passed() or not self._may_come(queue):
-                return None
+                if deadline.passed() or not self.cluster.backlog(*place):
+                    break
+        return None
 
     def _getters(self, queue: str) -> QueueSources:
         """Consumers that hold no message back, for synchronous gets."""
@@ -364,16 +396,14 @@ class Channel(virtual.Channel):
             )
         return getters[queue]
 
-    def _may_come(self, queue: str) -> bool:
-        """Waits a moment for a consumer that is open already."""
-        if queue in self.connection.sources:
-            self.connection.wait(_GET_STEP_MS / 1000)
-            return True
-        return self._size(queue) > 0
-
     def close(self) -> None:
-        """Cancels all deliveries; unacknowledged messages go to other consumers when the connection closes."""
-        if not self.closed and self.connection.is_forked():
+        """Ends all deliveries; unacknowledged messages of its queues go to other consumers."""
+        if self.closed:
+            return
+        if self.connection.is_forked():
             self.closed = True
             return
+        connection, queues = self.connection, set(self._active_queues)
         super().close()
+        for queue in queues:
+            connection.close_cancelled(queue)

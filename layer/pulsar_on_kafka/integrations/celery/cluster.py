@@ -149,19 +149,28 @@ class KombuCluster(OfOneProcess):
 
     def size(self, queue: str) -> int:
         """Messages of a queue that are not acknowledged, delayed ones included; 0 for one that does not exist."""
-        return sum(self._backlog(*place) for place in self.places(queue))
+        return sum(self.backlog(*place) for place in self.places(queue))
 
-    def _backlog(self, topic: str, subscription: str) -> int:
+    def backlog(self, topic: str, subscription: str) -> int:
+        """Messages that are not acknowledged; 0 for a topic or a subscription that does not exist."""
         try:
             return self.admin.subscription_stats(topic, subscription).backlog
         except (TopicNotFound, SubscriptionNotFound):
             return 0
 
+    def has_consumers(self, queue: str) -> bool:
+        """Whether any process has a consumer of the durable queue."""
+        for topic, subscription in self.places(queue):
+            with suppress(TopicNotFound, SubscriptionNotFound):
+                if self.admin.subscription_stats(topic, subscription).consumers:
+                    return True
+        return False
+
     def purge(self, queue: str) -> int:
         """Acknowledges everything in a queue; returns the number of messages."""
         purged = 0
         for topic, subscription in self.places(queue):
-            found = self._backlog(topic, subscription)
+            found = self.backlog(topic, subscription)
             if found:
                 self.admin.clear_backlog(topic, subscription)
             purged += found
@@ -200,6 +209,13 @@ class KombuCluster(OfOneProcess):
         self._create(topic, queue, from_earliest=False)
         if queue is not None:
             self._fanouts.setdefault(queue, set()).add(topic)
+
+    def delete_exchange(self, exchange: str) -> None:
+        """Deletes an exchange's topic and bindings."""
+        with suppress(TopicNotFound):
+            self.delete_topic(exchange_topic(self.namespace, exchange))
+        for binding in [each for each in self.bindings(fresh=True) if each[0] == exchange]:
+            self.unbind(binding)
 
     def _bindings_topic(self) -> str:
         return f"persistent://{self.namespace}/{BINDINGS_TOPIC}"

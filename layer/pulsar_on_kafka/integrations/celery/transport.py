@@ -70,7 +70,7 @@ class Transport(virtual.Transport):
         """Times to live of messages, by queue."""
         self.own_topics: set[str] = set()
         """Topics of such queues, deleted with the connection."""
-        self._cancelled: list[QueueSources] = []
+        self._cancelled: dict[str, list[QueueSources]] = {}
 
     def driver_version(self) -> str:
         """The version of this package."""
@@ -109,13 +109,14 @@ class Transport(virtual.Transport):
         if self.is_forked():
             return
         super().close_connection(connection)
-        for sources in (*self.sources.values(), *self.getters.values(), *self._cancelled):
+        for sources in (*self.sources.values(), *self.getters.values()):
             with suppress(PulsarException):
                 sources.close()
+        for queue in list(self._cancelled):
+            self.close_cancelled(queue)
         self.sources.clear()
         self.getters.clear()
         self.ending.clear()
-        self._cancelled.clear()
         if self._cluster is not None:
             for topic in self.own_topics:
                 with suppress(PulsarException):
@@ -133,13 +134,18 @@ class Transport(virtual.Transport):
         self.sources[queue] = QueueSources([*(before.sources if before is not None else ()), source])
 
     def cancel_queue(self, queue: str) -> None:
-        """Takes no more messages of a queue; those in progress can be acknowledged until the connection closes."""
+        """Takes no more messages of a queue; those in progress can be acknowledged until their channel closes."""
         sources = self.sources.pop(queue, None)
         if sources is not None:
             sources.cancel()
-            self._cancelled = [each for each in self._cancelled if not each.is_closed()]
-            if not sources.is_closed():
-                self._cancelled.append(sources)
+            cancelled = [each for each in (*self._cancelled.get(queue, ()), sources) if not each.is_closed()]
+            self._cancelled[queue] = cancelled
+
+    def close_cancelled(self, queue: str) -> None:
+        """Closes the cancelled consumers of a queue; messages in progress go to other consumers."""
+        for sources in self._cancelled.pop(queue, ()):
+            with suppress(PulsarException):
+                sources.close()
 
     def close_queue(self, queue: str) -> None:
         """Closes the consumers of a queue, before its topic is deleted."""
