@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-NO_VALUE: Final = (ValueError, TypeError, OverflowError, LookupError, pa.ArrowException)
-"""Errors of values that are none of their column's type; a UnicodeError is a ValueError."""
+NO_VALUE: Final = (ValueError, TypeError, OverflowError, LookupError, RecursionError, pa.ArrowException)
+"""Errors of values that are none of their column's type, or have too many levels; a UnicodeError is a ValueError."""
 _NONE: Final = type(None)
 _UTC: Final[Mapping[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}

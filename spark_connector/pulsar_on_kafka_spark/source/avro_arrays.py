@@ -1,6 +1,7 @@
 """Arrays of AVRO values: fastavro decodes each message by its writer's version into the reader's definition.
 
-Differs from the JVM: text that is no UTF-8 is no value, and a broken value of a union with null is an error.
+Differs from the JVM: text that is no UTF-8 is no value, and a broken value of a union with null is an error. As in the
+SDK, a negative number of a branch or of an enum's symbol, which no writer makes, counts from the end.
 """
 
 from __future__ import annotations

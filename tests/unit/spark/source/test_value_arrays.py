@@ -141,8 +141,9 @@ def test_json_is_read_as_leniently_as_in_the_jvm() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", " ", "null", "[]", "1", "{", '{"item": "a",}', '{"count": 1.0}', '{"count": true}', '{"count": "1"}',
-     '{"count": 2147483648}', '{"tags": {}}', '{"tags": "a"}', '{item: "a"}', "[" * 100_000],
-    ids=range(15),
+     '{"count": 2147483648}', '{"tags": {}}', '{"tags": "a"}', '{item: "a"}', "[" * 100_000,
+     '{"item": ' + "[" * 1000 + "]" * 1000 + "}"],
+    ids=range(16),
 )  # fmt: skip
 def test_json_that_is_no_value(text: str) -> None:
     schemas = schemas_of(SchemaType.JSON, ORDER)
