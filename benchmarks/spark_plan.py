@@ -24,6 +24,14 @@ def _spark_cell(name: str, worker: str, messages: int = 2 * MILLION, **args: Any
 
 _WITHOUT_IDS: Final = "value,__key,__topic,__publishTime"
 
+_NARROW: Final = "value,__key"
+_SOURCE_READS: Final[dict[str, dict[str, Any]]] = {
+    "narrow": {"columns": _NARROW},
+    "narrow-half": {"columns": _NARROW, "state": "half"},
+    "wide": {},
+    "wide-half": {"state": "half"},
+}
+
 SPARK: Final = (
     _spark(
         "acks",
@@ -67,6 +75,18 @@ SPARK: Final = (
         rounds=_WARM,
     ),
     _spark(
+        "source",
+        "2 million messages of 200 B: the Python data source beside the JVM path (read_pulsar) and Spark's Kafka "
+        "source; narrow (value and key) and wide (the seven columns of a read), none or a random half acknowledged",
+        _spark_cell("plain-tuned", "read_plain", tuned=True),
+        *(
+            _spark_cell(f"{kind}-{name}", "read_source", jvm=kind == "jvm", **args)
+            for name, args in _SOURCE_READS.items()
+            for kind in ("jvm", "source")
+        ),
+        rounds=_WARM,
+    ),
+    _spark(
         "pruned",
         "2 million messages of 200 B, nine tenths of them below the mark-delete position, beside a read of all",
         _spark_cell("full", "read", state="none"),
@@ -100,7 +120,13 @@ SPARK_REQUIREMENTS: Final = (
     *_beside_both("read of a topic with aborted transactions", "aborted", "committed"),
     *_beside_both("read of batch entries, without ids", "batches", "batches"),
     *_beside_both("read of batch entries, all columns", "batches", "batches-with-ids"),
-    *_beside_both("micro-batches with fresh state", "stream", "fresh"),
+    _spark_ratio("Spark: micro-batches with fresh state, s", "stream", "fresh", "plain", 1.15),
+    _spark_ratio(
+        "Spark: micro-batches with fresh state, beside the tuned source, s", "stream", "fresh", "plain-tuned", 1.2
+    ),
+    _spark_ratio(
+        "Spark: value and key by the data source, beside the JVM path, s", "source", "source-narrow", "jvm-narrow", 2.86
+    ),
     _spark_ratio(
         "Spark: nine tenths below the mark-delete position, beside a full read, s", "pruned", "tenth", "full", 0.25
     ),

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -103,6 +104,33 @@ def read(
     planned_s = _since(start_s)
     _consume(frame.select(*_LIKE_KAFKAS) if columns is None else frame)
     return {"read_s": _since(start_s), "plan_s": planned_s}
+
+
+def read_source(
+    url: str, messages: int, state: str | None = None, columns: str | None = None, jvm: bool = False
+) -> dict[str, Any]:
+    """The Python data source, planning included, or `read_pulsar` with `jvm`; and the CPU time that a row takes in the
+    driver, the JVM and Spark's Python workers together."""
+    topic = _topic(url, messages, PLAIN, 200)
+    options = {"service.url": url, "topic": topic, **({} if columns is None else {"columns": columns})}
+    rows = messages
+    if state is not None:
+        options["subscription"] = _subscription(url, topic, messages, state)
+        rows = messages // 2
+    spark = _spark()
+    used_s, start_s = _cpu_s(), time.monotonic()
+    if jvm:
+        _consume(read_pulsar(spark, **options))
+    else:
+        _consume(spark.read.format("pulsar_on_kafka").options(**options).load())
+    return {"read_s": _since(start_s), "cpu_us_a_row": round((_cpu_s() - used_s) / rows * 1e6, 2)}
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and all below it, so far."""
+    own = psutil.Process()
+    times = [one.cpu_times() for one in (own, *own.children(recursive=True))]
+    return sum(one.user + one.system for one in times)
 
 
 def stream_plain(url: str, messages: int, batches: int, tuned: bool = False) -> dict[str, Any]:

@@ -52,20 +52,21 @@ except ImportError:  # before Spark 4.2
 class StreamReader(DataSourceStreamReader):
     """The reader before Spark 4.2, and what the later one has in common with it.
 
-    Only options are pickled. The connection is opened by the first call that plans.
+    Only options are pickled. They are checked, and the connection is opened, by the first call that plans: before 4.2
+    Spark does not report an error of `DataSource.streamReader`.
     """
 
-    def __init__(self, options: StreamOptions, columns: StructType) -> None:
-        self._options = options
+    def __init__(self, given: Mapping[str, str], columns: StructType) -> None:
+        self._given = dict(given)
         self._columns = columns
         self._planning: _Planning | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._options, self._columns)
+        return type(self), (self._given, self._columns)
 
     def _opened(self) -> _Planning:
         if self._planning is None:
-            self._planning = _Planning(self._options, self._columns)
+            self._planning = _Planning(stream_options(self._given), self._columns)
         return self._planning
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -109,26 +110,29 @@ if HAS_LIMITS:
 
 
 def stream_reader(given: Mapping[str, str], columns: StructType) -> StreamReader:
-    """The reader for this version of Spark.
+    """The reader for this version of Spark."""
+    return LimitedStreamReader(given, columns) if HAS_LIMITS else StreamReader(given, columns)
+
+
+def stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """The options of a stream by the data source, which are texts.
 
     Raises:
-        InvalidReadOption: an option is invalid, or is one that this version of Spark has no use for.
+        InvalidReadOption: see `parse_stream_options` and `check_source`; or this version of Spark has no limits.
     """
     options = parse_stream_options(given)
     check_source(options.read)
-    if HAS_LIMITS:
-        return LimitedStreamReader(options, columns)
     limits = {
         "maxOffsetsPerTrigger": options.max_entries,
         "minOffsetsPerTrigger": options.min_entries,
         "maxBytesPerTrigger": options.max_bytes,
     }
     for name, limit in limits.items():
-        if limit is not None:
+        if limit is not None and not HAS_LIMITS:
             raise InvalidReadOption(
-                f"option {name} is given, and the source has limits from Spark 4.2 on; use stream_pulsar for them"
+                f"option {name} is given, and Python data sources have limits from Spark 4.2 on: use stream_pulsar"
             )
-    return StreamReader(options, columns)
+    return options
 
 
 class _Planning:
