@@ -213,6 +213,8 @@ def test_subscribers_may_start_during_a_test() -> None:
 
     play(broker, test)
     assert got == ["a"]
+    with pytest.raises(IncorrectState, match="not connected"):
+        asyncio.run(broker.subscriber("orders", "s").get_one())
 
 
 def test_an_application_runs_on_the_test_broker() -> None:
