@@ -454,21 +454,21 @@ def test_plain_types(spark: SparkSession) -> None:
     )
 
 
-@pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(1, range(13)), ids=str)
 def test_json(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
         check(spark, [json_topic(draw) for _ in range(6)])
 
 
-@pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(1, range(13)), ids=str)
 def test_avro(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
         check(spark, [avro_topic(draw) for _ in range(6)])
 
 
-@pytest.mark.parametrize("seeds", in_three(1, range(40)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(1, range(13)), ids=str)
 def test_key_values(spark: SparkSession, seeds: Sequence[int]) -> None:
     for seed in seeds:
         draw = random.Random(seed)
