@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.spark
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import SparkNotReady
+from tests.foreign_records import ForeignProducer
+from tests.spark.histories import Stage, entry_keys
 from tests.steps import Missing
 
 SETTINGS = {
@@ -73,3 +76,21 @@ def sockets_end_here() -> Iterator[None]:
     """In the file where they are expected, not in a later one."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module")
+def entry_pair(tmp_path_factory: pytest.TempPathFactory) -> pulsar.CryptoKeyReader:
+    return entry_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def stage(
+    transactional: pulsar.Client,
+    admin: AdminClient,
+    service_url: str,
+    bootstrap: str,
+    entry_pair: pulsar.CryptoKeyReader,
+) -> Iterator[Stage]:
+    foreign = ForeignProducer(bootstrap)
+    yield Stage(transactional, admin, service_url, bootstrap, entry_pair, foreign)
+    foreign.close()

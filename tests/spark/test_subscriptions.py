@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +21,9 @@ from pulsar_on_kafka_spark.planning import read_bounds as bounds
 from pulsar_on_kafka_spark.planning import visibility
 from pulsar_on_kafka_spark.reading import record_filters
 from tests.integration.client.test_void_records import a_name_with_a_dead_holder, a_paused_producer_writes
-from tests.spark.streams import receive_all
-from tests.steps import Unique, receive, receive_rest
+from tests.steps import Unique, receive
 
 Shown = tuple[object, ...]
-_OPEN_MS = 900_000
-"""Of a history's transactions: one that timed out between two readings would make them differ."""
 EVERYTHING = "value,__key,__topic,__messageId,__publishTime,__eventTime,__messageProperties"
 
 
@@ -64,153 +58,6 @@ def shown(messages: list[pulsar.Message]) -> Counter[Shown]:
         )
         for message in messages
     )
-
-
-def count_of(rows: Counter[Shown], topic: str) -> int:
-    """How many of them are of a topic."""
-    return sum(count for row, count in rows.items() if str(row[2]).split("-partition-")[0].endswith(f"/{topic}"))
-
-
-class History:
-    """Things that happen to one topic and one subscription, at random."""
-
-    def __init__(self, client: pulsar.Client, topic: str, kind: pulsar.ConsumerType, chance: random.Random) -> None:
-        self.client = client
-        self.topic = topic
-        self.kind = kind
-        self.chance = chance
-        self.number = 0
-        self.open: list[Any] = []
-        self.plain = client.create_producer(topic)
-        self.batching = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1)
-        client.subscribe(topic, "s", consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest).close()
-
-    def play(self, steps: int) -> None:
-        for _ in range(steps):
-            self.chance.choice([self.send, self.send_batches, self.acknowledge, self.in_transaction, self.seek])()
-        self.plain.close()
-        self.batching.close()
-
-    def message(self) -> dict[str, Any]:
-        self.number += 1
-        return {
-            "content": f"m{self.number}".encode(),
-            "partition_key": self.chance.choice([None, f"k{self.number % 7}"]),
-            "event_timestamp": self.chance.choice([None, 1_700_000_000_000 + self.number]),
-            "properties": self.chance.choice([{}, {"n": str(self.number), "__pulsar.x": "y"}]),
-        }
-
-    def send(self) -> None:
-        for _ in range(self.chance.randrange(1, 30)):
-            self.plain.send_async(callback=None, **self.message())
-        self.plain.flush()
-
-    def send_batches(self) -> None:
-        for _ in range(self.chance.randrange(1, 5)):
-            for _ in range(self.chance.randrange(1, 90)):
-                self.batching.send_async(callback=None, **self.message())
-            self.batching.flush()
-
-    def consumer(self) -> pulsar.Consumer:
-        return self.client.subscribe(self.topic, "s", consumer_type=self.kind)
-
-    def acknowledge(self) -> None:
-        """Some of what comes, in a transaction or without one."""
-        consumer = self.consumer()
-        txn = self.client.new_transaction(_OPEN_MS) if self.chance.random() < 0.3 else None
-        got = receive_rest(consumer, 800)
-        for message in got[: self.chance.randrange(len(got) + 1)]:
-            if self.chance.random() < 0.6:
-                if txn is None:
-                    consumer.acknowledge(message)
-                else:
-                    consumer.acknowledge(message, txn=txn)
-        if txn is not None:
-            self.end(txn)
-        consumer.flush()
-        consumer.close()
-
-    def in_transaction(self) -> None:
-        txn = self.client.new_transaction(_OPEN_MS)
-        for _ in range(self.chance.randrange(1, 10)):
-            self.plain.send(txn=txn, **self.message())
-        self.end(txn)
-
-    def end(self, txn: Any) -> None:
-        outcome = self.chance.random()
-        if outcome < 0.5:
-            txn.commit()
-        elif outcome < 0.85 or self.open:
-            txn.abort()
-        else:
-            self.open.append(txn)
-
-    def left(self, count: int) -> list[pulsar.Message]:
-        """What the subscription's next consumer receives; so many are expected."""
-        consumer = self.consumer()
-        found = receive_all(consumer, count)
-        consumer.close()
-        return found
-
-    def seek(self) -> None:
-        if self.chance.random() < 0.3:
-            consumer = self.consumer()
-            got = receive_rest(consumer, 800)
-            if got:
-                consumer.seek(self.chance.choice(got).message_id())
-            consumer.close()
-
-
-_KINDS = (pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.KeyShared)
-_TOGETHER = 5
-_SEEDS = 40
-
-
-@pytest.mark.parametrize(
-    "seeds",
-    [
-        range(3),
-        *(
-            pytest.param(range(first, min(first + _TOGETHER, _SEEDS)), marks=pytest.mark.soak)
-            for first in range(3, _SEEDS, _TOGETHER)
-        ),
-    ],
-    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
-)
-def test_rows_are_what_the_next_consumer_gets(
-    spark: SparkSession,
-    transactional: pulsar.Client,
-    admin: AdminClient,
-    service_url: str,
-    unique: Unique,
-    seeds: range,
-) -> None:
-    """Each history has its own topic; they are played side by side (most of that is waiting), and read by one job."""
-    histories = []
-    for seed in seeds:
-        topic = unique(f"seed{seed}")
-        if seed % 3:
-            admin.create_partitioned_topic(topic, 1 + seed % 4, entries_per_ledger=10)
-        else:
-            admin.create_topic(topic, entries_per_ledger=10)
-        histories.append(History(transactional, topic, _KINDS[seed % 3], random.Random(seed)))
-    with ThreadPoolExecutor(len(histories)) as threads:
-        list(threads.map(lambda history: history.play(12), histories))
-        options = {
-            "service_url": service_url,
-            "topics": ",".join(history.topic for history in histories),
-            "columns": EVERYTHING,
-        }
-        found = rows_of(read_pulsar(spark, subscription="s", **options))
-        everything = rows_of(read_pulsar(spark, **options))
-        counts = [count_of(found, history.topic) for history in histories]
-        expected = [shown(messages) for messages in threads.map(History.left, histories, counts)]
-    wanted = reduce(Counter.__add__, expected)
-    assert (found - wanted, wanted - found) == (Counter(), Counter())
-    assert not found - everything
-    for history in histories:
-        for txn in history.open:
-            txn.abort()
 
 
 def plan_of(frame: DataFrame) -> str:

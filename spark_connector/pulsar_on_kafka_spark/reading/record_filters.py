@@ -96,13 +96,26 @@ def without_markers(records: DataFrame) -> DataFrame:
 
 def readable(records: DataFrame, view: TopicView) -> DataFrame:
     """Records that headers do not exclude: no markers, none of aborted transactions of which a record may still come,
-    and none that is to be delivered later."""
-    conditions = [f"not {header_columns.has(MARKER)}"]
+    none of a transaction whose id cannot be read, and none that is to be delivered later."""
+    conditions = [f"not {header_columns.has(MARKER)}", _READABLE_TXN]
     if view.delayed_until_ms is not None:
         conditions.append(f"coalesce({header_columns.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
     if any(one.unsealed for one in view.partitions.values()):
         records = without_transactions(records, view)
     return records.where(" and ".join(conditions))
+
+
+def _half_of_txn(count: int) -> str:
+    half = f"substring_index({header_columns.text(TXN)}, ':', {count})"
+    return f"try_cast({half} as decimal(20, 0)) <= {2**64 - 1}"
+
+
+_TXN_ID: Final = r"\A[0-9]{1,20}:[0-9]{1,20}\z"
+_READABLE_TXN: Final = (
+    f"(not {header_columns.has(TXN)} or coalesce({header_columns.text(TXN)} rlike {text(_TXN_ID)} "
+    f"and {_half_of_txn(1)} and {_half_of_txn(-1)}, false))"
+)
+"""As `TxnId.from_bytes` decides it. Never null."""
 
 
 def without_transactions(records: DataFrame, view: TopicView) -> DataFrame:

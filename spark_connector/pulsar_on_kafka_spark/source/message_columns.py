@@ -201,15 +201,20 @@ def _sequence_id(message: Any) -> int | None:
     if isinstance(message, BatchedMessage):
         own = message.entry.columns.message(message.batch_index).sequence_id
         if own is not None:
-            return own
-        return None if base < 0 else base + message.batch_index
-    return None if base < 0 else base
+            return _long(own)
+        return None if base < 0 else _long(base + message.batch_index)
+    return None if base < 0 else _long(base)
 
 
 def _version(message: Message[Any]) -> int | None:
     written_with = message.written_with()
     known = written_with is not None and len(written_with) == SCHEMA_VERSION_BYTES
-    return int.from_bytes(written_with or b"", "big") if known else None
+    return _long(int.from_bytes(written_with or b"", "big")) if known else None
+
+
+def _long(number: int) -> int | None:
+    """Null for a number that no bigint can be, as `header_columns.number` has it."""
+    return number if number < 1 << 63 else None
 
 
 _OF_MESSAGE: Final[Mapping[str, Callable[[Any], Any]]] = {

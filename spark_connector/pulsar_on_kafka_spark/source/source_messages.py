@@ -6,6 +6,7 @@ Topics of plain messages need none of it: their records are messages (`PlannedTo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
@@ -16,6 +17,8 @@ from pulsar_on_kafka.broker.subscriptions.records.decryption import OnFailure, R
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ReceivedMessage
 from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.message_record import is_plain
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK, DELIVER_AT, MARKER, TXN
 from pulsar_on_kafka_mapping.records.transaction_headers import MARKER_KEY
@@ -55,9 +58,7 @@ class MessageMaker:
             NotReadable: one cannot be decrypted, or is a chunk that was not announced.
         """
         chosen = records if all(map(is_plain, map(packed_headers_of, records))) else self._chosen(records)
-        if self._unsealed:
-            chosen = [record for record in chosen if not self._is_aborted(record)]
-        return self._made(chosen)
+        return self._made([record for record in chosen if not self._is_aborted(record)])
 
     def chunked(self, offsets: Sequence[int], total_bytes: int, chunks: Sequence[Any]) -> list[Message[Any]]:
         """The message of these chunks, unless some are missing; none where it is unreadable or not due."""
@@ -89,7 +90,9 @@ class MessageMaker:
         return False
 
     def _is_aborted(self, record: Any) -> bool:
-        return any(name == TXN and value in self._unsealed for name, value in headers_of(record) or ())
+        """Whether it is of an aborted transaction, or of one whose id cannot be read: consumers skip such a record."""
+        txns = [value for name, value in headers_of(record) or () if name == TXN]
+        return bool(txns) and (txns[-1] in self._unsealed or not _is_txn_id(txns[-1]))
 
     def _check_chunk(self, record: Any) -> None:
         if any(name == CHUNK for name, _ in headers_of(record) or ()) and not self._plan.topic.may_have_chunks:
@@ -117,6 +120,15 @@ class MessageMaker:
     def _is_behind_end(self, message: Message[Any]) -> bool:
         offset, last = self._plan.ended or (-1, 0)
         return isinstance(message, BatchedMessage) and message.offset == offset and message.batch_index > last
+
+
+@lru_cache(maxsize=1024)
+def _is_txn_id(text: bytes | None) -> bool:
+    try:
+        TxnId.from_bytes(text or b"")
+    except MappingError:
+        return False
+    return True
 
 
 def _number(value: bytes | None) -> int | None:
