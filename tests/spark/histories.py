@@ -272,7 +272,7 @@ class History:
         """Some of what comes, in a transaction or without one, one by one or all up to one."""
         consumer = self.consumer()
         txn = self.stage.client.new_transaction(OPEN_MS) if self.chance.random() < 0.3 else None
-        in_txn = {} if txn is None else {"txn": txn}
+        in_txn: dict[str, Any] = {} if txn is None else {"txn": txn}
         got = self.received(consumer)
         some = got[: self.chance.randrange(len(got) + 1)]
         if some and self.kind is pulsar.ConsumerType.Exclusive and self.chance.random() < 0.3:

@@ -48,7 +48,7 @@ class Bounds:
             high = chance.randrange(low or 0, len(of_topic)) if chance.random() < 0.7 else None
             for at, bounds in ((low, self.start), (high, self.end)):
                 if at is not None:
-                    bounds[topic] = list(of_topic[at][0])
+                    bounds[topic] = [*bytes(of_topic[at][0])]  # type: ignore[call-overload]
             self.rows += of_topic[low : None if high is None else high + 1]
 
 

@@ -24,6 +24,8 @@ from pulsar_on_kafka_spark.base.sql_text import text as literal
 
 YEAR_9999_MS: Final = 253_402_300_799_999
 
+_PRODUCER: Final = r"\A[0-9]{1,20}:[0-9]{1,20}:"
+
 NO_PROPERTIES: Final = "cast(map() as map<string, string>)"
 
 
@@ -77,13 +79,19 @@ def time(millis: str, first: int = 0) -> str:
 
 def producer_name() -> str:
     """Null for a record of a plain Kafka client."""
-    reported = text(PRODUCER)
+    reported = _producer()
     return f"substring({reported}, length(substring_index({reported}, ':', 2)) + 2)"
 
 
 def sequence_id() -> str:
     """Null for a record of a plain Kafka client."""
-    return f"try_cast(substring_index({text(PRODUCER)}, ':', 1) as bigint)"
+    return f"try_cast(substring_index({_producer()}, ':', 1) as bigint)"
+
+
+def _producer() -> str:
+    """The producer's header; null where it cannot be read. Source: `message_record._read_producer`."""
+    reported = f"try_validate_utf8({text(PRODUCER)})"
+    return f"if({reported} rlike {literal(_PRODUCER)}, {reported}, null)"
 
 
 def schema_version() -> str:
