@@ -76,7 +76,8 @@ def _stamps(log: Path) -> list[tuple[float, float]]:
     """When each task was sent and ran; 0: the first one, which connects."""
     if not log.exists():
         return []
-    found = [line.split()[1:] for line in log.read_text().splitlines()]
+    lines = [line.split() for line in log.read_text().splitlines()]
+    found = [words[1:] for words in lines if words[0] == "stamp"]
     return [(float(sent), float(ran)) for sent, ran in found if float(sent)]
 
 

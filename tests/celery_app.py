@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from celery import Celery
+from celery.signals import worker_ready
 
 app = Celery("fleet", broker=os.environ.get("POK_CELERY_BROKER"))
 app.conf.update(
@@ -34,6 +35,11 @@ def _append(*words: object) -> None:
         os.write(log, (" ".join(str(word) for word in words) + "\n").encode())
     finally:
         os.close(log)
+
+
+@worker_ready.connect
+def _note_ready(sender: Any, **_: Any) -> None:
+    _append("ready", sender.hostname)
 
 
 @app.task(bind=True, max_retries=2)

@@ -44,8 +44,8 @@ class CeleryFleet:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     killed_s: dict[str, float] = field(default_factory=dict)
 
-    def start(self, app: Any, count: int = 1) -> list[str]:
-        """Starts workers together; returns their names when they reply to a ping."""
+    def start(self, count: int = 1) -> list[str]:
+        """Starts workers together; returns their names when all are ready for tasks and commands."""
         names = [f"w{len(self.processes) + number}@fleet" for number in range(1, count + 1)]
         for name in names:
             with self.log.with_suffix(f".{name}").open("wb") as output:
@@ -54,7 +54,7 @@ class CeleryFleet:
                     cwd=ROOT, env=self.environment, stdout=output, stderr=output, start_new_session=True,
                 )  # fmt: skip
         until(
-            lambda: len(app.control.ping(names, timeout=1, limit=count)) == count,
+            lambda: {*names} <= {words[1] for words in self.lines() if words[0] == "ready"},
             lambda: "\n".join(self._output(name) for name in names),
         )
         return names

@@ -32,7 +32,7 @@ def play(
 ) -> None:
     from tests.celery_app import work
 
-    names = fleet.start(app, workers)
+    names = fleet.start(workers)
     revoked = [
         work.apply_async((REVOKED_FROM + number, 0, 0.0), countdown=revoke_after_s).id
         for number in range(max(tasks // 100, 3))
@@ -49,7 +49,7 @@ def play(
             before = kill * tasks // (kills + 2)
             until(partial(_reached, fleet, before), "the tasks before a kill")
             fleet.kill(names.pop(0))
-            names += fleet.start(app)
+            names += fleet.start()
             app.control.revoke(revoked)  # the new worker does not know them
         list(sent)
     until(lambda: len(fleet.done()) >= tasks, lambda: f"{tasks} tasks, not {len(fleet.done())}", progress=fleet.done)
@@ -73,7 +73,7 @@ def test_a_killed_worker_loses_no_task(
     service_url: str, unique: Callable[..., str], admin: AdminClient, tmp_path: Path
 ) -> None:
     with celery_fleet(service_url, unique("fleet"), tmp_path) as (fleet, app):
-        play(fleet, app, admin, workers=2, tasks=300, kills=1, revoke_after_s=6)
+        play(fleet, app, admin, workers=2, tasks=300, kills=1, revoke_after_s=4)
 
 
 @pytest.mark.soak
