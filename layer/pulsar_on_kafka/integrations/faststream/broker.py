@@ -23,6 +23,7 @@ from pulsar_on_kafka.asyncio.bridge import PulsarException
 from pulsar_on_kafka.asyncio.client import Client
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.integrations.faststream.config import PulsarBrokerConfig
 from pulsar_on_kafka.integrations.faststream.log_format import make_pulsar_logger_state
 from pulsar_on_kafka.integrations.faststream.message import StreamedMessage
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from faststream.security import BaseSecurity
     from faststream.specification.schema.extra import Tag, TagDict
 
-_PING_TOPIC: Final = "persistent://public/default/ping"
+_PING_TOPIC: Final = "persistent://public/default/ping-partition-0"
+"""A topic to look up. No look-up creates the topic of a partition, whatever the policies of its namespace."""
 
 
 class PulsarBroker(PulsarRegistrator, BrokerUsecase[Message, Client, PulsarBrokerConfig]):
@@ -160,8 +162,8 @@ class PulsarBroker(PulsarRegistrator, BrokerUsecase[Message, Client, PulsarBroke
         with anyio.move_on_after(5.0 if timeout is None else timeout):
             try:
                 await self._connection.get_topic_partitions(_PING_TOPIC)
-            except PulsarException:
-                return False
+            except PulsarException as refused:
+                return refused.error() is Result.TopicNotFound
             return True
         return False
 
