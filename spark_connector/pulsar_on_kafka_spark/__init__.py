@@ -18,7 +18,7 @@ from pulsar_on_kafka_spark.base.errors import (
     SparkConnectorError,
     SparkNotReady,
 )
-from pulsar_on_kafka_spark.reading.reader import PulsarReader, read_pulsar
+from pulsar_on_kafka_spark.batch_read import PulsarReader, read_pulsar
 from pulsar_on_kafka_spark.ready_session import session
 from pulsar_on_kafka_spark.source.data_source import register
 from pulsar_on_kafka_spark.source.dead_letter import dead_letter

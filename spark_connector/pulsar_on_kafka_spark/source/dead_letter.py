@@ -48,7 +48,7 @@ from pulsar_on_kafka_spark.planning.visibility import (
     view_topics,
 )
 from pulsar_on_kafka_spark.reading.connection import driver_settings, node_of
-from pulsar_on_kafka_spark.reading.reader import schemas_of
+from pulsar_on_kafka_spark.reading.named_topics import schemas_of
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan, planned_topic
 from pulsar_on_kafka_spark.source.source_messages import MessageMaker

@@ -23,7 +23,7 @@ from pulsar_on_kafka_spark.planning.chunked_messages import KnownChunks
 from pulsar_on_kafka_spark.planning.planned_views import visible, with_chunks
 from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, PartitionView, TopicView, find_topic
 from pulsar_on_kafka_spark.reading.connection import driver_settings, node_of
-from pulsar_on_kafka_spark.reading.reader import named_topics, schemas_of, take_views
+from pulsar_on_kafka_spark.reading.named_topics import named_topics, schemas_of, take_views
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan, partition_plans, planned_topic
 from pulsar_on_kafka_spark.source.record_batches import Columns

@@ -26,7 +26,7 @@ from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 from pulsar_on_kafka_spark.options.stream_options import StreamOptions, parse_stream_options
 from pulsar_on_kafka_spark.planning.batch_plan import ByTopic, Pending, accepted, both
 from pulsar_on_kafka_spark.reading.connection import node_of
-from pulsar_on_kafka_spark.reading.reader import schemas_of
+from pulsar_on_kafka_spark.reading.named_topics import schemas_of
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
 from pulsar_on_kafka_spark.source.planned_offset import PlannedOffset, delivered_between, parse_planned

@@ -47,7 +47,7 @@ from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, find_topic
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import look
 from pulsar_on_kafka_spark.reading.connection import node_of
-from pulsar_on_kafka_spark.reading.reader import schemas_of
+from pulsar_on_kafka_spark.reading.named_topics import schemas_of
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.streaming.control_stream import control_frame, count_rows
 from pulsar_on_kafka_spark.streaming.stream_offset import parse_offset
