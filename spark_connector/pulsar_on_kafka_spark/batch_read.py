@@ -7,13 +7,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_on_kafka_spark.base.spark_session import check_session
+from pulsar_on_kafka_spark.base.errors import SparkNotReady
+from pulsar_on_kafka_spark.base.spark_session import check_session, is_connect
 from pulsar_on_kafka_spark.options.read_options import parse_options
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import looked_for
 from pulsar_on_kafka_spark.reading.connection import node_of
 from pulsar_on_kafka_spark.reading.named_topics import schemas_of, take_views
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
+from pulsar_on_kafka_spark.source.data_source import NAME, register
 
 
 def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
@@ -22,11 +24,20 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     The DataFrame shows the moment of this call. It acknowledges nothing, affects no consumer, and may be used any
     number of times, while Kafka keeps the records. Options: docs/spark.md.
 
+    On a server of Spark Connect without Spark's Kafka source, the data source reads (see `register`): each query then
+    takes a snapshot of its own.
+
     Raises:
         InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark.base.errors`.
     """
     checked = on_cluster(parse_options(options))
-    check_session(spark)
+    try:
+        check_session(spark)
+    except SparkNotReady:
+        if not is_connect(spark) or not all(isinstance(value, str | int | None) for value in options.values()):
+            raise
+        register(spark)
+        return spark.read.format(NAME).options(**options).load()
     with node_of(checked) as node:
         views = take_views(node, checked)
         schemas = schemas_of(node, checked, [view.topic.name for view in views])

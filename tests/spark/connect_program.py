@@ -75,6 +75,14 @@ def _stream(spark: SparkSession, **options: Any) -> None:
     stream_pulsar(spark, **options)
 
 
+def _source(spark: SparkSession, checkpoint: str, table: str, **options: Any) -> list[list[Any]]:
+    """All that the data source streams until now, by way of a table."""
+    rows = spark.readStream.format("pulsar_on_kafka").options(**options).load()
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    writer.start(table).awaitTermination()
+    return shown(spark.read.parquet(table).collect())
+
+
 def _batches(spark: SparkSession, copies: str, checkpoint: str, **options: Any) -> None:
     """Kafka's own stream, each micro-batch of which is written as messages: on the server, in a Python of its own."""
     url = options["service_url"]
@@ -106,6 +114,7 @@ _STEPS: Final[dict[str, Callable[..., Any]]] = {
     "acknowledge": _acknowledge,
     "write": _write,
     "stream": _stream,
+    "source": _source,
     "batches": _batches,
 }
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka_spark.base.spark_java import java_home
 from tests.programs import ROOT
 from tests.spark.conftest import MASTER, SETTINGS
 from tests.spark.connect_program import shown
-from tests.spark.streams import rest
+from tests.spark.streams import produce, rest
 from tests.steps import SHARED, Unique, receive
 from tests.waiting import until
 
@@ -192,6 +192,22 @@ def test_micro_batches_are_written_on_the_server(
     connected.ask("batches", copies=f"public.default.{topic}", checkpoint=str(tmp_path / "checkpoint"),
                   service_url=service_url, topic=copies, schema="bytes")  # fmt: skip
     assert sorted(int(message.data()) for message in receive(consumer, 10)) == list(range(10))
+
+
+def test_the_data_source_streams(
+    connected: Connected, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", consumer_type=SHARED)
+    produce(client, topic, range(20))
+    for message in receive(consumer, 20):
+        if int(message.data()) % 2:
+            consumer.acknowledge(message)
+    consumer.close()
+    options = {"service.url": service_url, "topic": topic, "subscription": "s", "columns": "value,__offset"}
+    found = connected.ask("source", checkpoint=str(tmp_path / "c"), table=str(tmp_path / "t"), **options)
+    assert sorted(int(bytes.fromhex(value)) for value, _ in found) == list(range(0, 20, 2))
+    assert rest(client, topic) == []
 
 
 def test_what_needs_a_jvm_is_refused(connected: Connected, service_url: str, unique: Unique) -> None:

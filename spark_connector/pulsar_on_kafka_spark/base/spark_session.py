@@ -22,10 +22,10 @@ def is_connect(spark: SparkSession) -> bool:
     return not hasattr(spark, "_jsparkSession")
 
 
-def require_classic(spark: SparkSession, what: str) -> None:
-    """Raises SparkNotReady, which names the need for the session's JVM, if it is one of Spark Connect."""
+def require_classic(spark: SparkSession, what: str, instead: str = "a classic SparkSession") -> None:
+    """Raises SparkNotReady, which says that `what` needs the session's JVM, if it is one of Spark Connect."""
     if is_connect(spark):
-        raise SparkNotReady(f"{what}, and a session of Spark Connect has none: expected a classic SparkSession")
+        raise SparkNotReady(f"{what}, and a session of Spark Connect has none: expected {instead}")
 
 
 def check_session(spark: SparkSession, *needed: str) -> None:

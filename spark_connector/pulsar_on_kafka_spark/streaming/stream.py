@@ -91,7 +91,11 @@ class PulsarStream:
     def __init__(self, spark: SparkSession, options: dict[str, Any]) -> None:
         self._spark = spark
         self._options = parse_stream_options(options)
-        require_classic(spark, "a stream's triggers and offsets come from this process through the driver's JVM")
+        require_classic(
+            spark,
+            "a stream's triggers and offsets come from this process through the driver's JVM",
+            'spark.readStream.format("pulsar_on_kafka")',
+        )
         check_session(spark)
 
     if not TYPE_CHECKING:  # for a type checker, it would make every name one of the stream's
