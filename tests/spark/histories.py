@@ -149,6 +149,9 @@ class History:
         self.open: list[Any] = []
         self.acknowledged: set[bytes] = set()
         """The ids that were acknowledged, unless in a transaction that is open or was aborted."""
+        self.passed: dict[str, int] = {}
+        """By partition's topic name: the offset up to which everything was acknowledged cumulatively, also messages
+        that an open transaction held."""
         self.by_index = chance.random() < 0.5
         self.voids = False
         self.delays = True
@@ -168,13 +171,17 @@ class History:
             self.step()
         self.stop_sending()
 
-    def step(self) -> None:
+    def step(self, *, seeks: bool = True) -> str:
+        """One step, whose name it returns."""
         steps: list[Callable[[], None]] = [
             self.send, self.send_batches, self.send_batches, self.acknowledge, self.acknowledge, self.acknowledge,
-            self.in_transaction, self.seek, self.send_entries, self.send_entries, self.send_foreign,
+            self.in_transaction, self.seek if seeks else self.send,
+            self.send_entries, self.send_entries, self.send_foreign,
             self.send_encrypted, self.send_void,
         ]  # fmt: skip
-        self.chance.choice(steps)()
+        chosen = self.chance.choice(steps)
+        chosen()
+        return chosen.__name__
 
     def stop_sending(self) -> None:
         self.plain.close()
@@ -274,16 +281,19 @@ class History:
         txn = self.stage.client.new_transaction(OPEN_MS) if self.chance.random() < 0.3 else None
         in_txn: dict[str, Any] = {} if txn is None else {"txn": txn}
         got = self.received(consumer)
+        upto: dict[str, int] = {}
         some = got[: self.chance.randrange(len(got) + 1)]
         if some and self.kind is pulsar.ConsumerType.Exclusive and self.chance.random() < 0.3:
             consumer.acknowledge_cumulative(some[-1], **in_txn)
             some = [message for message in some if message.topic_name() == some[-1].topic_name()]
+            upto[some[-1].topic_name()] = some[-1].offset
         else:
             some = [message for message in some if self.chance.random() < 0.6]
             for message in some:
                 consumer.acknowledge(message, **in_txn)
         if txn is None or self.decide(txn):
             self.acknowledged.update(message.message_id().serialize() for message in some)
+            self.passed.update((name, max(offset, self.passed.get(name, -1))) for name, offset in upto.items())
         consumer.flush()
         consumer.close()
 
