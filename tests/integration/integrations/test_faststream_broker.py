@@ -220,6 +220,28 @@ def test_max_workers_handles_as_many_at_a_time_and_stop_consume_ends_one_subscri
     run(test)
 
 
+def test_a_message_whose_handler_outlives_the_graceful_timeout_is_redelivered(
+    service_url: str, unique: Unique, client: pulsar.Client
+) -> None:
+    topic, inbox = unique(), Inbox()
+
+    async def main() -> None:
+        broker = PulsarBroker(service_url, graceful_timeout=0.1)
+
+        @broker.subscriber(topic, "s", consumer_type=SHARED)
+        async def never_end(body: str) -> None:
+            await inbox.put(body)
+            await asyncio.Event().wait()
+
+        await broker.start()
+        await broker.publish("a", topic)
+        await inbox.of(1)
+        await broker.stop()
+
+    asyncio.run(main())
+    assert payloads(receive(client.subscribe(topic, "s", SHARED), 1)) == ["a"]
+
+
 def test_requests_get_the_reply_with_their_correlation_id(run: Callable[[Run], None]) -> None:
     async def test(broker: PulsarBroker, unique: Unique, inbox: Inbox) -> None:
         topic = unique()

@@ -82,7 +82,7 @@ class PulsarBroker(PulsarRegistrator, BrokerUsecase[Message, Client, PulsarBroke
             url: the address of the cluster, as for the SDK's `Client`.
             client_options: the other arguments of the SDK's `Client`, for example `kafka_config` with a login.
             reply_topic: the topic for replies to `request`. Processes may share it; each skips replies to others.
-            graceful_timeout: seconds that `stop` waits for messages in handlers; None for no limit.
+            graceful_timeout: seconds that `stop` waits for messages in handlers; None: it does not wait.
             ack_policy: the policy of subscribers without one; by default NACK_ON_ERROR.
             security: for the AsyncAPI document only; logins are in `client_options`.
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -124,6 +125,7 @@ class PulsarSubscriber(TasksMixin):
         self.running = False
         if isinstance(self.lock, MultiLock):
             await self.lock.wait_release(self._outer_config.graceful_timeout)
+        self.lock = nullcontext()  # `super().stop()` would wait as long again
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await consumer.close()
