@@ -10,7 +10,7 @@ from queue import Empty
 from typing import Any
 
 import pytest
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Producer, Queue, binding
 from kombu.asynchronous.hub import Hub
 from kombu.exceptions import ChannelError, OperationalError
 
@@ -226,6 +226,22 @@ def test_a_topic_exchange_reaches_ending_queues_by_their_pattern(connect: Connec
         producer.publish(key, routing_key=key, delivery_mode=1)
     assert sorted(everything.wait(2)) == ["task.sent", "worker.online"]
     assert worker.wait(1) == ["worker.online"]
+
+
+def test_a_queue_with_several_keys_gets_the_messages_of_each(connect: Connect, unique: Callable[..., str]) -> None:
+    exchange = Exchange(unique("levels"), type="direct")
+    keys = [binding(exchange, routing_key=key) for key in ("error", "warning")]
+    received = Received(connect(apart=True), Queue(unique("log"), bindings=keys, auto_delete=True))
+    producer = Producer(connect().default_channel, exchange)
+    for number in range(4):
+        for key in ("error", "info", "warning"):
+            producer.publish(f"{key} {number}", routing_key=key)
+    expected = sorted(f"{key} {number}" for key in ("error", "warning") for number in range(4))
+    assert sorted(received.wait(8)) == expected
+    received.consumer.cancel()
+    again = Received(received.connection, Queue(received.consumer.queues[0].name, bindings=keys, auto_delete=True))
+    producer.publish("error again", routing_key="error")
+    assert again.wait(1) == ["error again"]
 
 
 def test_a_durable_binding_is_seen_by_other_processes(connect: Connect, unique: Callable[..., str]) -> None:

@@ -174,31 +174,38 @@ class Channel(virtual.Channel):
     def _queue_bind(self, exchange: str, key: str, pattern: Any, queue: str) -> None:
         is_fanout = self.typeof(exchange).type == "fanout"
         if queue in self.connection.ending:
-            self.cluster.bind_fanout(exchange, None)
-            consumer = self.cluster.ending_consumer(
-                exchange_topic(self.cluster.namespace, exchange), queue, from_earliest=False
-            )
-            matches = None if is_fanout else self._matcher(exchange, key, pattern, queue)
-            self.connection.add_source(queue, Source(consumer, self.connection.wake, matches))
+            bound = self.connection.selected.get((queue, exchange))
+            if bound is not None:  # one consumer selects by all keys: several would share the messages
+                bound.append((key, pattern, queue))
+                return
+            bound = self.connection.selected[queue, exchange] = [(key, pattern, queue)]
+            self._select_from(exchange, queue, None if is_fanout else bound)
         elif is_fanout:
             self.cluster.bind_fanout(exchange, queue)
         else:
             self.cluster.bind((exchange, queue, key))
 
-    def _matcher(self, exchange: str, key: str, pattern: Any, queue: str) -> Any:
-        lookup, table = self.typeof(exchange).lookup, [(key, pattern, queue)]
+    def _select_from(self, exchange: str, queue: str, bound: list[Any] | None) -> None:
+        """Opens the consumer of a queue that ends with it, on the topic of an exchange; it drops messages that match no
+        binding (None: all match)."""
+        self.cluster.bind_fanout(exchange, None)
+        topic = exchange_topic(self.cluster.namespace, exchange)
+        consumer = self.cluster.ending_consumer(topic, queue, from_earliest=False)
+        lookup = self.typeof(exchange).lookup
 
         def matches(message: ReceivedMessage[bytes]) -> bool:
             published = routing_key(decode(b"", message.properties()))
-            return bool(lookup(table, exchange, published, None))
+            return bool(lookup(bound, exchange, published, None))
 
-        return matches
+        self.connection.add_source(queue, Source(consumer, self.connection.wake, None if bound is None else matches))
 
     def queue_unbind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **kwargs: Any
     ) -> None:
         """Removes a binding."""
         super().queue_unbind(queue, exchange, routing_key, arguments, **kwargs)
+        bound = self.connection.selected.get((queue, exchange or "amq.direct"), [])
+        bound[:] = [meta for meta in bound if meta[0] != routing_key]
         if queue not in self.connection.ending:
             self.cluster.unbind((exchange or "amq.direct", queue, routing_key))
 

@@ -66,6 +66,8 @@ class Transport(virtual.Transport):
         """The consumers of queues for synchronous gets."""
         self.ending: dict[str, bool] = {}
         """Declared queues that end with their consumers; whether with the first one that is cancelled."""
+        self.selected: dict[tuple[str, str], list[Any]] = {}
+        """The bindings by which the consumer of such a queue selects messages, by queue and exchange."""
         self.ttls_ms: dict[str, int] = {}
         """Times to live of messages, by queue."""
         self.own_topics: set[str] = set()
@@ -135,11 +137,16 @@ class Transport(virtual.Transport):
 
     def cancel_queue(self, queue: str) -> None:
         """Takes no more messages of a queue; those in progress can be acknowledged until their channel closes."""
+        self._forget_selection(queue)
         sources = self.sources.pop(queue, None)
         if sources is not None:
             sources.cancel()
             cancelled = [each for each in (*self._cancelled.get(queue, ()), sources) if not each.is_closed()]
             self._cancelled[queue] = cancelled
+
+    def _forget_selection(self, queue: str) -> None:
+        for key in [each for each in self.selected if each[0] == queue]:
+            del self.selected[key]
 
     def close_cancelled(self, queue: str) -> None:
         """Closes the cancelled consumers of a queue; messages in progress go to other consumers."""
@@ -156,6 +163,7 @@ class Transport(virtual.Transport):
 
     def end_queue(self, queue: str) -> None:
         """Ends a queue that ends with its consumers."""
+        self._forget_selection(queue)
         self.close_queue(queue)
         self.ending.pop(queue, None)
         topic = self.cluster.ending_topic(queue)
