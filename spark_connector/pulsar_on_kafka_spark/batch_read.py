@@ -14,6 +14,7 @@ from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import looked_for
 from pulsar_on_kafka_spark.reading.connection import node_of
 from pulsar_on_kafka_spark.reading.named_topics import schemas_of, take_views
+from pulsar_on_kafka_spark.reading.poll_limit import with_poll_limit
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.source.data_source import NAME, register
 
@@ -41,6 +42,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     with node_of(checked) as node:
         views = take_views(node, checked)
         schemas = schemas_of(node, checked, [view.topic.name for view in views])
+        checked = with_poll_limit(node, checked, views)
     views = [looked_for(spark, checked, view) for view in views]
     frames = [frame.of_topic(spark, checked, view, own) for view, own in zip(views, schemas, strict=True)]
     return reduce(DataFrame.unionByName, frames)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NoReturn
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka_spark.base.java_proxies import driver_jvm
 from pulsar_on_kafka_spark.base.query_errors import reported
 from pulsar_on_kafka_spark.base.spark_session import check_session, require_classic
+from pulsar_on_kafka_spark.options.read_options import ReadOptions
 from pulsar_on_kafka_spark.options.stream_options import StreamOptions, parse_stream_options
 from pulsar_on_kafka_spark.planning.batch_plan import (
     BatchPlan,
@@ -43,11 +45,12 @@ from pulsar_on_kafka_spark.planning.batch_plan import (
     only,
     spread,
 )
-from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, find_topic
+from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, TopicView, find_topic
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from pulsar_on_kafka_spark.reading.chunk_frames import look
 from pulsar_on_kafka_spark.reading.connection import node_of
 from pulsar_on_kafka_spark.reading.named_topics import schemas_of
+from pulsar_on_kafka_spark.reading.poll_limit import with_poll_limit
 from pulsar_on_kafka_spark.reading.tenant_cluster import on_cluster
 from pulsar_on_kafka_spark.streaming.control_stream import control_frame, count_rows
 from pulsar_on_kafka_spark.streaming.stream_offset import parse_offset
@@ -55,6 +58,9 @@ from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 from pulsar_on_kafka_spark.streaming.stream_topics import check_lives, views_of_plan
 
 _log = logging.getLogger(__name__)
+
+_SAMPLE_INTERVAL_S: Final = 30.0
+"""The interval between samples of the records' sizes."""
 
 BatchFunction = Callable[..., object]
 """`fn(df, batch_id)` or `fn(df, batch_id, context)`."""
@@ -185,6 +191,8 @@ class _Batches:
         self._with_context = _takes_context(fn)
         self._planned: tuple[int, BatchPlan] | None = None
         """The batch that was planned last here, by its number."""
+        self._limited: tuple[ReadOptions, float] | None = None
+        """`with_poll_limit`, and the monotonic time until which it holds."""
 
     def run(self, _: DataFrame, batch_id: int) -> None:
         plan = self._plan(batch_id)
@@ -286,10 +294,16 @@ class _Batches:
         views = views_of_plan(
             self._node, self._options.read, plan.delivered, parse_offset(plan.end), self._planner.forms
         )
-        read = self._options.read
+        read = self._with_poll_limit(views)
         schemas = schemas_of(self._node, read, [view.topic.name for view in views])
         frames = [frame.of_topic(self._spark, read, view, own) for view, own in zip(views, schemas, strict=True)]
         return reduce(DataFrame.unionByName, frames)
+
+    def _with_poll_limit(self, views: Sequence[TopicView]) -> ReadOptions:
+        if self._limited is None or monotonic() > self._limited[1]:
+            read = with_poll_limit(self._node, self._options.read, views)
+            self._limited = read, monotonic() + _SAMPLE_INTERVAL_S
+        return self._limited[0]
 
     def _acknowledge(self, batch_id: int, done: ByTopic) -> None:
         try:
