@@ -30,6 +30,7 @@ from tests.steps import Unique
 _SEEDS: Final = 3_000
 _SHORT: Final = 30
 _TOGETHER: Final = 99
+_PROPERTIES: Final = 6
 _STEPS: Final = 8
 _SIDE_BY_SIDE: Final = 33
 _IN_ONE_JOB: Final = 5
@@ -80,6 +81,14 @@ def _check(histories: Sequence[History], found: dict[str, Counter[Row]], wanted:
     assert not any(told.values()), {topic: text for topic, text in told.items() if text}
 
 
+def _readable(row: Row) -> Row:
+    """A row of the JVM path without the headers whose name is no UTF-8. Kafka's Java client returns such a name with
+    replacement characters; all others omit the header."""
+    properties: Sequence[tuple[str, str]] = row[_PROPERTIES]  # type: ignore[assignment]
+    kept = tuple(each for each in properties if "\ufffd" not in each[0])
+    return (*row[:_PROPERTIES], kept, *row[_PROPERTIES + 1 :])
+
+
 @pytest.mark.parametrize(
     "seeds",
     [
@@ -97,6 +106,6 @@ def test_rows_are_what_the_next_consumer_gets(spark: SparkSession, stage: Stage,
         histories = play(stage, threads, {seed: unique(f"seed{seed}") for seed in seeds}, _STEPS)
         compare(stage, threads, histories, random.Random(seeds[0]))
         options = options_of(stage, histories[:_IN_ONE_JOB])
-        rows = by_topic(row_of(row.asDict()) for row in read_pulsar(spark, **options).collect())
+        rows = by_topic(_readable(row_of(row.asDict())) for row in read_pulsar(spark, **options).collect())
         _check(histories[:_IN_ONE_JOB], rows, by_topic(rows_of_source(options)))
         list(threads.map(History.end, histories))
