@@ -2,8 +2,8 @@
 each to its end.
 
 Tests on a broker share four processes, a file always in one of them (all on Spark in the same one, and all on two
-clusters), each process with a broker of its own: much of their time is waiting. Pure tests run beside them in one more
-process, and say what they have to say when they are over. Those marked `long` and `kills` are left to
+clusters), each process with a broker of its own: much of their time is waiting. Pure tests run beside them in two more,
+and say what they have to say when they are over. Those marked `long` and `kills` are left to
 `make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in two processes:
 each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
 examples in `make test` (the profile `short`), and all of them in `make soak`.
@@ -140,8 +140,8 @@ _FILES: Final = ("--dist", "loadfile")
 
 
 _MANY: Final = ("-n", "auto", "--maxprocesses", "8", *_FILES)
-_FEW: Final = _MANY if (os.cpu_count() or 1) > 2 else ()
-"""On two cores one process is over before the tests on a broker are, and reads the tests once."""
+_FEW: Final = _MANY if (os.cpu_count() or 1) > 2 else ("-n", "2", *_FILES)
+"""On two cores one process would still run for minutes when the tests on a broker are over."""
 
 
 def _not_killing(which: str, select: str, workers: Sequence[str], options: Sequence[str] = ()) -> tuple[Phase, Phase]:

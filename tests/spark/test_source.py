@@ -82,7 +82,12 @@ def test_a_read_has_the_columns_and_rows_of_read_pulsar(
 ) -> None:
     produce(client, topic, range(100), properties={"a": "b"})
     acknowledge(client, topic, range(0, 100, 2))
-    for options in ({}, {"columns": "all"}, {"columns": "value,__offset", "minPartitions": "7"}):
+    for options in (
+        {},
+        {"columns": "all"},
+        {"columns": "value,__offset", "minPartitions": "7"},
+        {"textColumns": "true"},
+    ):
         ours = source.read(subscription="s", **options)
         theirs = read_pulsar(spark, **source.options, subscription="s", **options)
         assert ours.schema.simpleString() == theirs.schema.simpleString()

@@ -15,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, TimestampType
 
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.texts import message_id_text
 from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.records.message_record import SCHEMA_VERSION_BYTES, RecordHeaders
-from pulsar_on_kafka_spark.options.read_options import KEPT_COLUMNS, PLACE_COLUMNS
+from pulsar_on_kafka_spark.options.read_options import KEPT_COLUMNS, PLACE_COLUMNS, TEXT_COLUMNS, ReadOptions
 from pulsar_on_kafka_spark.reading.header_columns import YEAR_9999_MS
 from pulsar_on_kafka_spark.source.arrow_columns import arrow_type
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
@@ -37,7 +39,7 @@ COLUMN_TYPES: Final[Mapping[str, DataType]] = {
     "__sequenceId": LongType(),
     "__schemaVersion": LongType(),
 }
-"""The Spark type of each column but `value`."""
+"""The Spark type of each column but `value`, without `textColumns`."""
 OF_RECORDS: Final = frozenset({*KEPT_COLUMNS, *PLACE_COLUMNS})
 """The columns that a plain message has without its headers."""
 _MS: Final = pa.timestamp("ms", tz="UTC")
@@ -45,10 +47,16 @@ _LEDGER, _ENTRY, _PARTITION = b"\x08", b"\x10", b"\x18"
 """Tags of the fields of a message id. Source: `mapping.ids.message_id`."""
 
 
+def column_types(options: ReadOptions) -> Mapping[str, DataType]:
+    """The Spark type of each column but `value`."""
+    return {**COLUMN_TYPES, **dict.fromkeys(TEXT_COLUMNS, StringType())} if options.text_columns else COLUMN_TYPES
+
+
 class RowColumns(ABC):
     """The columns of a partition's messages, made of rows: records, or the SDK's messages."""
 
     def __init__(self, plan: PartitionPlan) -> None:
+        self._types = column_types(plan.topic.options)
         self._same: Mapping[str, Any] = {
             "__topic": pa.scalar(plan.topic.partition_name(plan.partition), pa.string()),
             "__partition": pa.scalar(plan.partition, pa.int32()),
@@ -73,8 +81,11 @@ class RowColumns(ABC):
         """One of `COLUMN_TYPES`."""
         if name in self._same:
             return pa.repeat(self._same[name], len(rows))
-        kind = COLUMN_TYPES[name]
+        kind = self._types[name]
         values = self._values(name, rows)
+        if name in TEXT_COLUMNS and isinstance(kind, StringType):
+            text = _id_text if name == "__messageId" else _key_text
+            values = [None if value is None else text(value) for value in values]
         if isinstance(kind, TimestampType):
             return pa.array(values, _MS).cast(arrow_type(kind))
         return pa.array(values, arrow_type(kind))
@@ -129,6 +140,17 @@ class RecordColumns(RowColumns):
             entry = offset - start
             found.append(prefix + (_VARINTS[entry] if entry < _LISTED else varint(entry)) + suffix)
         return found
+
+
+def _id_text(serialized: bytes) -> str:
+    """The text of `textColumns`."""
+    found = NativeMessageId.deserialize(serialized)
+    size = found.batch_size()
+    return f"{message_id_text(found)}:{size}" if size else message_id_text(found)
+
+
+def _key_text(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
 
 
 def _timestamps(records: Sequence[Any]) -> list[int]:

@@ -20,6 +20,7 @@ from pulsar_on_kafka_spark.source.message_columns import (
     DecodedColumns,
     RecordColumns,
     RowColumns,
+    column_types,
 )
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
 from pulsar_on_kafka_spark.source.record_reader import read_records
@@ -51,7 +52,7 @@ class Columns:
         of_value = [] if self.values is None else self.values.fields
         self.of_value = {field.name: at for at, field in enumerate(of_value)}
         known = {
-            **{name: StructField(name, kind) for name, kind in COLUMN_TYPES.items()},
+            **{name: StructField(name, kind) for name, kind in column_types(options).items()},
             **{f.name: f for f in of_value},
         }
         if chosen is not None:
