@@ -115,6 +115,16 @@ def test_options_are_checked(source: Source) -> None:
         ).start().awaitTermination()
 
 
+def test_sql_has_views_of_topics(source: Source, client: pulsar.Client, topic: str) -> None:
+    produce(client, topic, range(3))
+    said = f"USING {FORMAT} OPTIONS ('service.url' '{source.options['service.url']}', topic '{topic}')"
+    source.spark.sql(f"CREATE TEMPORARY VIEW of_topic {said}")
+    assert source.spark.sql("SELECT count(*) AS rows FROM of_topic").first() == (3,)
+    source.spark.catalog.dropTempView("of_topic")
+    with pytest.raises(PySparkException, match="expected CREATE TEMPORARY VIEW"):
+        source.spark.sql(f"CREATE TABLE of_topic {said}")
+
+
 def test_a_stream_delivers_each_message_once_over_restarts(source: Source, client: pulsar.Client, topic: str) -> None:
     produce(client, topic, range(500))
     acknowledge(client, topic, range(100, 200))

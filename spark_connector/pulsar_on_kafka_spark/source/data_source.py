@@ -6,7 +6,7 @@ connection that is not opened where it is used. Source: `pyspark.sql.datasource`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
@@ -22,6 +23,8 @@ from pulsar_on_kafka_spark.source.source_plans import batch_plans, columns_now, 
 from pulsar_on_kafka_spark.source.stream_reader import stream_reader
 
 NAME: Final = "pulsar_on_kafka"
+_OF_TABLES: Final = "provider"
+"""A property that Spark's catalog adds to the options of tables. Source: `TableCatalog.PROP_PROVIDER`."""
 
 
 def register(spark: SparkSession) -> None:
@@ -36,6 +39,16 @@ def register(spark: SparkSession) -> None:
 
 class PulsarDataSource(DataSource):
     """Topics and subscriptions as a source. Options: docs/spark.md."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Raises InvalidReadOption: it is to be a table of the session's catalog, which keeps no options for Python data
+        sources (Spark 4.2)."""
+        if _OF_TABLES in options:
+            raise InvalidReadOption(
+                f"CREATE TABLE ... USING {NAME} would lose its options when it is read: expected CREATE TEMPORARY VIEW "
+                f"... USING {NAME} OPTIONS (...)"
+            )
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
