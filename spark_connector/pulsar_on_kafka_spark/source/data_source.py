@@ -41,7 +41,7 @@ class PulsarDataSource(DataSource):
     """Topics and subscriptions as a source. Options: docs/spark.md."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raises InvalidReadOption: it is to be a table of the session's catalog, which keeps no options for Python data
+        """Raises InvalidReadOption: it is to be a table of a catalog, which keeps no options for Python data
         sources (Spark 4.2)."""
         if _OF_TABLES in options:
             raise InvalidReadOption(
