@@ -17,6 +17,9 @@ def test_a_page_does_what_it_says(page: Path, spark: SparkSession, service_url: 
         "/lake": f"{tmp_path}/lake",
         "orders.parquet": f"{tmp_path}/orders.parquet",
         '"sales"': '"{topic}-sales"',
+        "create sales ": "create {topic}-sales ",
+        "produce sales ": "produce {topic}-sales ",
+        'where = {"service.url"': 'where = {"instance": "{instance}", "service.url"',  # Spark runs with another one
     }
     with PageRun(page, "spark", tmp_path, service_url, instead) as run:
         run.run()
