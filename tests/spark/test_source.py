@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka_spark.source.stream_reader import HAS_LIMITS
 from tests.spark.streams import produce, rest
@@ -153,3 +156,39 @@ def test_a_stream_without_a_subscription_acknowledges_nothing(
     writer = stream.writeStream.format("noop").option("checkpointLocation", source.checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
     assert rest(client, topic, 50) == list(range(50))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_late_record_of_an_aborted_transaction_is_no_row(
+    source: Source,
+    transactional: pulsar.Client,
+    admin: AdminClient,
+    unique: Unique,
+    spark: SparkSession,
+    *,
+    plain: bool,
+) -> None:
+    """A paused producer's record arrives behind the marker: only its header tells."""
+    topic = source.options["topic"] = unique()
+    producer = transactional.create_producer(topic, batching_enabled=not plain)
+    producer.send(b"1")
+    txn = transactional.new_transaction(60_000)
+    producer.send(b"aborted", txn=txn)
+    txn.abort()
+    copy_last_message(admin, topic, b"late")
+    producer.send(b"2")
+    for options in ({}, {"columns": "value"}):
+        rows = source.read(**options).collect()
+        assert sorted(bytes(row["value"]) for row in rows) == [b"1", b"2"]
+        assert read_pulsar(source.spark, **source.options, **options).count() == 2
+
+
+def copy_last_message(admin: AdminClient, topic: str, value: bytes) -> None:
+    """Write the topic's last record that is no marker once more, with this value."""
+    node, kafka_topic = admin.node, admin.topic_stats(topic).kafka_topic
+    end = node.fetcher.log_end(kafka_topic, 0, Deadline.after(30))
+    records = [r for batch in node.fetcher.read(kafka_topic, 0, 0, end, Deadline.after(30)) for r in batch]
+    last = [record for record in records if record.value() is not None][-1]
+    copier = Producer({"bootstrap.servers": node.settings.bootstrap})
+    copier.produce(kafka_topic, value, last.key(), partition=0, headers=[*(headers_of(last) or ())])
+    assert copier.flush(30) == 0

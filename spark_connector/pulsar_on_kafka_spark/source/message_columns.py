@@ -6,9 +6,10 @@ what a consumer gets.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter, methodcaller
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,13 +17,18 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapTy
 
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.texts import message_id_text
+from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka_mapping.records.message_record import SCHEMA_VERSION_BYTES, RecordHeaders
-from pulsar_on_kafka_spark.options.read_options import KEPT_COLUMNS, PLACE_COLUMNS, TEXT_COLUMNS, ReadOptions
+from pulsar_on_kafka_mapping.records.message_record import SCHEMA_VERSION_BYTES, RecordHeaders, decode_headers
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER, SCHEMA_VERSION, TXN
+from pulsar_on_kafka_spark.options.read_options import TEXT_COLUMNS, ReadOptions
 from pulsar_on_kafka_spark.reading.header_columns import YEAR_9999_MS
 from pulsar_on_kafka_spark.source.arrow_columns import arrow_type
 from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
+
+_log = logging.getLogger(__name__)
 
 COLUMN_TYPES: Final[Mapping[str, DataType]] = {
     "__key": BinaryType(),
@@ -40,8 +46,6 @@ COLUMN_TYPES: Final[Mapping[str, DataType]] = {
     "__schemaVersion": LongType(),
 }
 """The Spark type of each column but `value`, without `textColumns`."""
-OF_RECORDS: Final = frozenset({*KEPT_COLUMNS, *PLACE_COLUMNS})
-"""The columns that a plain message has without its headers."""
 _MS: Final = pa.timestamp("ms", tz="UTC")
 _LEDGER, _ENTRY, _PARTITION = b"\x08", b"\x10", b"\x18"
 """Tags of the fields of a message id. Source: `mapping.ids.message_id`."""
@@ -73,9 +77,8 @@ class RowColumns(ABC):
     def offsets(self, rows: Sequence[Any]) -> list[int]: ...
 
     @abstractmethod
-    def versions(self, rows: Sequence[Any]) -> list[int | None] | None:
-        """The numbers of the messages' schema versions, None for a message without schema; None where they are not
-        known."""
+    def versions(self, rows: Sequence[Any]) -> list[int | None]:
+        """The numbers of the messages' schema versions; None for a message without schema."""
 
     def column(self, name: str, rows: Sequence[Any]) -> pa.Array:
         """One of `COLUMN_TYPES`."""
@@ -96,7 +99,8 @@ class RowColumns(ABC):
 
 
 class RecordColumns(RowColumns):
-    """Those of plain messages, of their records: all that need no headers (`OF_RECORDS`)."""
+    """Those of plain messages, of their records. Headers are read for the columns that need them alone, and
+    mostly decoded only where there are others than the SDK always writes."""
 
     def __init__(self, plan: PartitionPlan) -> None:
         super().__init__(plan)
@@ -110,7 +114,15 @@ class RecordColumns(RowColumns):
             "__publishTime": _timestamps,
             "__offset": self.offsets,
             "__batchIndex": _nothing,
+            "__eventTime": lambda records: list(map(_event_time, self._unusual(records))),
+            "__messageProperties": lambda records: list(map(_properties, self._unusual(records))),
+            "__orderingKey": lambda records: [one.ordering_key for one in self._unusual(records)],
+            "__producerName": lambda records: list(map(_producer_name, map(_decoded, records))),
+            "__sequenceId": lambda records: [_positive(_decoded(record).sequence_id) for record in records],
+            "__schemaVersion": self.versions,
         }
+        self._looked_at: Sequence[Any] = ()
+        self._found: Sequence[RecordHeaders] = ()
 
     def payloads(self, rows: Sequence[Any]) -> list[bytes | None]:
         return [record.value() for record in rows]
@@ -121,8 +133,17 @@ class RecordColumns(RowColumns):
     def offsets(self, rows: Sequence[Any]) -> list[int]:
         return [record.offset() for record in rows]
 
-    def versions(self, rows: Sequence[Any]) -> None:
-        return None
+    def versions(self, rows: Sequence[Any]) -> list[int | None]:
+        return [_version(_decoded(record).schema_version) for record in rows]
+
+    def _unusual(self, records: Sequence[Any]) -> Sequence[RecordHeaders]:
+        """The headers of each record; of one with no others than those that the SDK always writes, no headers."""
+        if self._looked_at is not records:
+            self._found = [
+                _NO_HEADERS if _has_the_usual(packed_headers_of(record)) else _decoded(record) for record in records
+            ]
+            self._looked_at = records
+        return self._found
 
     def _values(self, name: str, rows: Sequence[Any]) -> Sequence[Any]:
         return self._makers[name](rows)
@@ -161,6 +182,26 @@ def _nothing(records: Sequence[Any]) -> list[None]:
     return [None] * len(records)
 
 
+_NO_HEADERS: Final = RecordHeaders()
+_NAME: Final = itemgetter(0)
+_USUAL: Final = frozenset({PRODUCER, SCHEMA_VERSION, TXN})
+
+
+def _has_the_usual(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> bool:
+    if not headers or isinstance(headers, bytes):
+        return not headers
+    return _USUAL.issuperset(map(_NAME, headers))
+
+
+def _decoded(record: Any) -> RecordHeaders:
+    """An unreadable header counts as missing, as `Message` has it."""
+    return decode_headers(packed_headers_of(record), _pass_over)
+
+
+def _pass_over(reason: CorruptRecord) -> None:
+    _log.debug("a header is left out: %s", reason)
+
+
 _LISTED: Final = 1 << 14
 _VARINTS: Final = [varint(number) for number in range(_LISTED)]
 
@@ -178,7 +219,7 @@ class DecodedColumns(RowColumns):
         return [message.offset for message in rows]
 
     def versions(self, rows: Sequence[Any]) -> list[int | None]:
-        return list(map(_version, rows))
+        return [_version(message.written_with()) for message in rows]
 
     def _values(self, name: str, rows: Sequence[Any]) -> Sequence[Any]:
         return list(map(_OF_MESSAGE[name], rows))
@@ -211,9 +252,17 @@ def _ordering_key(message: Any) -> bytes | None:
     return message.record.key() if headers.key_is_ordering_key else headers.ordering_key
 
 
-def _producer_name(message: Any) -> str | None:
+def _event_time(headers: RecordHeaders) -> int | None:
+    """None where the sender gave none."""
+    return _time(headers.event_time_ms, 1)
+
+
+def _properties(headers: RecordHeaders) -> Sequence[tuple[str, str]]:
+    return list(headers.properties.items()) if headers.properties else ()
+
+
+def _producer_name(headers: RecordHeaders) -> str | None:
     """None for a record of a plain Kafka client."""
-    headers = _headers(message)
     return None if headers.sequence_id < 0 else headers.producer_name
 
 
@@ -225,11 +274,14 @@ def _sequence_id(message: Any) -> int | None:
         if own is not None:
             return _long(own)
         return None if base < 0 else _long(base + message.batch_index)
-    return None if base < 0 else _long(base)
+    return _positive(base)
 
 
-def _version(message: Message[Any]) -> int | None:
-    written_with = message.written_with()
+def _positive(sequence_id: int) -> int | None:
+    return None if sequence_id < 0 else _long(sequence_id)
+
+
+def _version(written_with: bytes | None) -> int | None:
     known = written_with is not None and len(written_with) == SCHEMA_VERSION_BYTES
     return _long(int.from_bytes(written_with or b"", "big")) if known else None
 
@@ -248,7 +300,7 @@ _OF_MESSAGE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "__orderingKey": _ordering_key,
     "__offset": attrgetter("offset"),
     "__batchIndex": _batch_index,
-    "__producerName": _producer_name,
+    "__producerName": lambda message: _producer_name(_headers(message)),
     "__sequenceId": _sequence_id,
-    "__schemaVersion": _version,
+    "__schemaVersion": lambda message: _version(message.written_with()),
 }

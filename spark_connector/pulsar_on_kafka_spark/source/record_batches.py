@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -16,7 +17,6 @@ from pulsar_on_kafka_spark.options.read_options import CORRUPT, ReadOptions, nea
 from pulsar_on_kafka_spark.source.arrow_columns import arrow_type
 from pulsar_on_kafka_spark.source.message_columns import (
     COLUMN_TYPES,
-    OF_RECORDS,
     DecodedColumns,
     RecordColumns,
     RowColumns,
@@ -61,8 +61,6 @@ class Columns:
             decoded = [each for each in of_value if each.name != CORRUPT]
             fields = [decoded if name == VALUE else [known[name]] for name in options.columns]
             self.schema = StructType(list(chain.from_iterable(fields)))
-        beside = {name for name in self.schema.fieldNames() if name not in self.of_value}
-        self.needs_headers = not beside <= OF_RECORDS or (self.values is not None and self.values.needs_version)
 
 
 def _checked(field: StructField, known: Mapping[str, StructField]) -> StructField:
@@ -85,6 +83,26 @@ def record_batches(plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
     Raises:
         NotReadable, DataLoss: see `read_records`, `MessageMaker.messages` and `ValueArrays.arrays`.
     """
+    return _uncollected(_record_batches(plan))
+
+
+def _uncollected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, each made without Python's garbage collector, which would visit thousands of records again and again,
+    for half of the time. They are in no cycles."""
+    while True:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            batch = next(batches, None)
+        finally:
+            if was_enabled:
+                gc.enable()
+        if batch is None:
+            return
+        yield batch
+
+
+def _record_batches(plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
     topic = plan.topic
     read = partial(
         read_records, topic.kafka, topic.kafka_topic, plan.partition, fail_on_data_loss=topic.options.fail_on_data_loss
@@ -92,9 +110,8 @@ def record_batches(plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
     writer = _Writer(plan)
     of_records = RecordColumns(plan)
     maker, of_messages = MessageMaker(plan), DecodedColumns(plan)
-    plain = topic.plain and not writer.needs_headers
     for records in read(plan.bitmap()):
-        if plain and not (plan.unsealed and records[-1].offset() >= plan.unsealed_from):
+        if topic.plain and not (plan.unsealed and records[-1].offset() >= plan.unsealed_from):
             yield from writer.write(of_records, without_markers(records) if topic.marked else records)
         else:
             yield from writer.write(of_messages, maker.messages(records))
@@ -111,7 +128,6 @@ class _Writer:
         self._columns = Columns(topic.schemas, topic.options, topic.columns)
         self._place = f"topic {topic.name}, partition {plan.partition}, offset"
         self._schema = arrow_schema(self._columns.schema)
-        self.needs_headers = self._columns.needs_headers
 
     def write(self, columns: RowColumns, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:
         """One record batch, or several where payloads are large. `rows` are records for `RecordColumns`, and messages

@@ -261,7 +261,8 @@ class _Batches:
         finally:
             self._check_incarnations(plan)
         refused = self._refused(context, plan)
-        self._files.write(_outcome_name(batch_id), encode_outcome(refused))
+        if self._options.acknowledge:  # else nothing is left to be done but Spark's own record
+            self._files.write(_outcome_name(batch_id), encode_outcome(refused))
         return refused
 
     def _check_incarnations(self, plan: BatchPlan) -> None:
