@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 
 from pulsar_on_kafka.schema.json import parsed as parsed_json
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo
+from pulsar_on_kafka_spark.values.record_shapes import check_not_recursive
 from pulsar_on_kafka_spark.values.value_codec import ValueCodec
 
 _CORRUPT: Final = "__pulsar_corrupt"
@@ -75,10 +76,11 @@ class JsonCodec(ValueCodec):
 
 
 def json_definition(reader: SchemaInfo) -> dict[str, Any]:
-    """The record of a JSON schema. Raises ValueError: the definition is no record."""
+    """The record of a JSON schema. Raises ValueError: the definition is no record, or contains itself."""
     definition = parsed_json(reader.schema)
     if not isinstance(definition, dict) or definition.get("type") != "record":
         raise ValueError(f"the JSON schema {reader.name!r:.60} is no record: {definition!r:.80}")
+    check_not_recursive(definition)
     return definition
 
 
