@@ -55,28 +55,23 @@ class ValueArrays:
     needs_version: bool
     """`arrays` needs the schema versions of messages."""
 
-    def __init__(
-        self,
-        schemas: TopicSchemas,
-        mode: str = FAILFAST,
-        *,
-        case_sensitive: bool = False,
-        keeps_corrupt: bool = False,
-    ) -> None:
-        """`case_sensitive` is the session's `spark.sql.caseSensitive`. `keeps_corrupt`: payloads that are no value of
-        the schema get a last column, `CORRUPT`.
+    def __init__(self, schemas: TopicSchemas, mode: str = FAILFAST, *, keeps_corrupt: bool = False) -> None:
+        """`keeps_corrupt`: payloads that are no value of the schema get a last column, `CORRUPT`.
 
         Raises:
             InvalidReadOption: no such mode.
-            NotReadable: the schema cannot be read, in the words of `value_decoding.codec_of`.
+            NotReadable: the schema cannot be read, in the words of `value_decoding.codec_of`; or fields differ in case
+                alone: a data source does not learn whether the session tells them apart.
         """
         check_mode(mode)
-        self._options = (schemas, mode, case_sensitive, keeps_corrupt)
+        self._options = (schemas, mode, keeps_corrupt)
         self._fails = mode == FAILFAST
         with readable_schema(schemas):
             self._codec = _codec(schemas.reader, schemas.writers)
-        if not case_sensitive:
+        try:
             check_case(schemas)
+        except NotReadable as refused:
+            raise NotReadable(f"{refused}, and use read_pulsar or stream_pulsar") from refused
         kind = self._codec.kind
         named = kind.fields if self._codec.is_record and isinstance(kind, StructType) else None
         self._is_record = named is not None
@@ -117,8 +112,8 @@ class ValueArrays:
         return arrays
 
 
-def _built(schemas: TopicSchemas, mode: str, case_sensitive: bool, keeps_corrupt: bool) -> ValueArrays:
-    return ValueArrays(schemas, mode, case_sensitive=case_sensitive, keeps_corrupt=keeps_corrupt)
+def _built(schemas: TopicSchemas, mode: str, keeps_corrupt: bool) -> ValueArrays:
+    return ValueArrays(schemas, mode, keeps_corrupt=keeps_corrupt)
 
 
 def _corrupt(payloads: Sequence[bytes | None], failed: Sequence[int]) -> pa.Array:

@@ -310,6 +310,5 @@ def test_refusals() -> None:
         with pytest.raises(NotReadable, match=r"the AVRO schema of topic .* cannot be read"):
             ValueArrays(schemas_of(SchemaType.AVRO, wrong), FAILFAST)
     differ = schemas_of(SchemaType.JSON, record(("item", "int"), ("Item", "int")))
-    with pytest.raises(NotReadable, match="the fields item and Item of the value differ in case alone"):
+    with pytest.raises(NotReadable, match=r"fields item and Item of the value differ .*use read_pulsar"):
         ValueArrays(differ, FAILFAST)
-    assert len(ValueArrays(differ, FAILFAST, case_sensitive=True).fields) == 2
