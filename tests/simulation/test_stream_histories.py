@@ -22,7 +22,7 @@ from pulsar_on_kafka_spark.planning.chunked_messages import KnownChunks
 from pulsar_on_kafka_spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from pulsar_on_kafka_spark.planning.visibility import PartitionView, TopicView
-from pulsar_on_kafka_spark.streaming import stream
+from pulsar_on_kafka_spark.streaming import stream, stream_topics
 from pulsar_on_kafka_spark.streaming.stream import _Batches
 from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 from tests.seeds import first_of
@@ -267,7 +267,7 @@ class Driver(_Batches):
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "count_rows", lambda *_: None)
-    monkeypatch.setattr(stream, "find_both", lambda *_: INCARNATION)
+    monkeypatch.setattr(stream_topics, "find_both", lambda *_: INCARNATION)
 
 
 def acknowledging(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
