@@ -385,7 +385,11 @@ PAGES: Final = (
     Page("docs/benchmarks/overview.md", "overview"),
     Page("docs/benchmarks/replication.md", "replication*,migration"),
     Page("docs/benchmarks/service.md", "maintenance,deletions,serve-idle"),
-    Page("docs/benchmarks/spark.md", "spark-*"),
+    Page(
+        "docs/benchmarks/spark.md",
+        "spark-acks,spark-aborted,spark-batches,spark-stream,spark-pruned,spark-ten-million",
+    ),
+    Page("docs/benchmarks/spark-source.md", "spark-source"),
     Page("docs/benchmarks/transactions.md", "transactions-*,receive-committed"),
 )
 

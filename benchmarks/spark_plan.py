@@ -76,8 +76,7 @@ SPARK: Final = (
     ),
     _spark(
         "source",
-        "2 million messages of 200 B: the Python data source beside the JVM path (read_pulsar) and Spark's Kafka "
-        "source; narrow (value and key) and wide (the seven columns of a read), none or a random half acknowledged",
+        "the data source beside the JVM path, of value and key (narrow) or seven columns (wide), all or half of them",
         _spark_cell("plain-tuned", "read_plain", tuned=True),
         *(
             _spark_cell(f"{kind}-{name}", "read_source", jvm=kind == "jvm", **args)
