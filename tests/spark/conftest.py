@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.spark
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.spark import SparkNotReady
+from pulsar_on_kafka.spark import SparkNotReady, read_pulsar
 from tests.foreign_records import ForeignProducer
 from tests.spark.histories import Stage, entry_keys
-from tests.steps import Missing
+from tests.steps import Missing, Unique
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -69,6 +69,23 @@ def transactional(service_url: str) -> Iterator[pulsar.Client]:
     made = pulsar.Client(service_url, enable_transaction=True)
     yield made
     made.close()
+
+
+@pytest.fixture
+def topic(admin: AdminClient, unique: Unique) -> str:
+    """Of two partitions, with a subscription from its beginning."""
+    name = unique()
+    admin.create_partitioned_topic(name, 2)
+    admin.create_subscription(name, "s", from_earliest=True)
+    return name
+
+
+@pytest.fixture
+def read(spark: SparkSession, service_url: str, topic: str) -> Callable[..., DataFrame]:
+    def reading(**options: object) -> DataFrame:
+        return read_pulsar(spark, service_url=service_url, topic=topic, **options)
+
+    return reading
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -27,14 +27,6 @@ def topic(admin: AdminClient, unique: Unique) -> str:
     return name
 
 
-@pytest.fixture
-def read(spark: SparkSession, service_url: str, topic: str) -> Callable[..., DataFrame]:
-    def reading(**options: object) -> DataFrame:
-        return read_pulsar(spark, service_url=service_url, topic=topic, **options)
-
-    return reading
-
-
 def test_rows_by_message_id(
     read: Callable[..., DataFrame], client: pulsar.Client, service_url: str, topic: str
 ) -> None:

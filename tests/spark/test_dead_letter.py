@@ -13,7 +13,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
 from pulsar_on_kafka.spark import InvalidReadOption, dead_letter, read_pulsar
 from tests.spark.streams import produce, rest
-from tests.steps import Unique, receive
+from tests.steps import receive
 
 VALUE = "cast(cast(value as string) as int)"
 BATCHING: dict[str, Any] = {
@@ -21,22 +21,6 @@ BATCHING: dict[str, Any] = {
     "batching_max_messages": 6,
     "batching_max_publish_delay_ms": 60_000,
 }
-
-
-@pytest.fixture
-def topic(admin: AdminClient, unique: Unique) -> str:
-    name = unique()
-    admin.create_partitioned_topic(name, 2)
-    admin.create_subscription(name, "s", from_earliest=True)
-    return name
-
-
-@pytest.fixture
-def read(spark: SparkSession, service_url: str, topic: str) -> Callable[..., DataFrame]:
-    def reading(**options: object) -> DataFrame:
-        return read_pulsar(spark, service_url=service_url, topic=topic, **options)
-
-    return reading
 
 
 @pytest.fixture

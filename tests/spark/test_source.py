@@ -24,15 +24,6 @@ from tests.steps import SHARED, Unique
 FORMAT = "pulsar_on_kafka"
 
 
-@pytest.fixture
-def topic(admin: AdminClient, unique: Unique) -> str:
-    """Of two partitions, with a subscription from its beginning."""
-    name = unique()
-    admin.create_partitioned_topic(name, 2)
-    admin.create_subscription(name, "s", from_earliest=True)
-    return name
-
-
 class Source:
     """A topic as a source, and one stream over it with its checkpoint."""
 

@@ -24,17 +24,8 @@ from pulsar_on_kafka_spark.streaming import stream
 from pulsar_on_kafka_spark.streaming.stream import BatchContext
 from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 from tests.spark.streams import Stream, produce, rest
-from tests.steps import SHARED, Unique
+from tests.steps import SHARED
 from tests.waiting import until
-
-
-@pytest.fixture
-def topic(admin: AdminClient, unique: Unique) -> str:
-    """Of two partitions, with a subscription from its beginning."""
-    name = unique()
-    admin.create_partitioned_topic(name, 2)
-    admin.create_subscription(name, "s", from_earliest=True)
-    return name
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 from pulsar_on_kafka_spark.base.pulsar_format import register_pulsar_format
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
-from pulsar_on_kafka_spark.source.partition_plan import PartitionPlan
 from pulsar_on_kafka_spark.source.record_batches import record_batches
 from pulsar_on_kafka_spark.source.source_plans import batch_plans, columns_now, source_options
 from pulsar_on_kafka_spark.source.stream_reader import stream_reader
@@ -75,4 +74,4 @@ class _BatchReader(DataSourceReader):
         return batch_plans(self._options, self._columns)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return record_batches(partition) if isinstance(partition, PartitionPlan) else iter(())
+        return record_batches(partition)

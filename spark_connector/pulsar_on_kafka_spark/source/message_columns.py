@@ -62,7 +62,7 @@ class RowColumns(ABC):
     def __init__(self, plan: PartitionPlan) -> None:
         self._types = column_types(plan.topic.options)
         self._same: Mapping[str, Any] = {
-            "__topic": pa.scalar(plan.topic.partition_name(plan.partition), pa.string()),
+            "__topic": pa.scalar(plan.slot().topic_name, pa.string()),
             "__partition": pa.scalar(plan.partition, pa.int32()),
         }
 
@@ -104,25 +104,25 @@ class RecordColumns(RowColumns):
 
     def __init__(self, plan: PartitionPlan) -> None:
         super().__init__(plan)
-        topic = plan.topic
+        opened = plan.topic.opened
         self._partition = plan.partition
-        self._layout = topic.layout
-        self._suffix = _PARTITION + varint(plan.partition) if topic.partitioned else b""
+        self._layout = opened.layout
+        self._suffix = _PARTITION + varint(plan.partition) if opened.partitioned else b""
         self._makers: Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
             "__key": self.keys,
             "__messageId": self._message_ids,
             "__publishTime": _timestamps,
             "__offset": self.offsets,
             "__batchIndex": _nothing,
-            "__eventTime": lambda records: list(map(_event_time, self._unusual(records))),
-            "__messageProperties": lambda records: list(map(_properties, self._unusual(records))),
-            "__orderingKey": lambda records: [one.ordering_key for one in self._unusual(records)],
-            "__producerName": lambda records: list(map(_producer_name, map(_decoded, records))),
-            "__sequenceId": lambda records: [_positive(_decoded(record).sequence_id) for record in records],
+            "__eventTime": lambda records: list(map(_event_time, self._headers(records, _unusual))),
+            "__messageProperties": lambda records: list(map(_properties, self._headers(records, _unusual))),
+            "__orderingKey": lambda records: [one.ordering_key for one in self._headers(records, _unusual)],
+            "__producerName": lambda records: list(map(_producer_name, self._headers(records, _decoded))),
+            "__sequenceId": lambda records: [_positive(one.sequence_id) for one in self._headers(records, _decoded)],
             "__schemaVersion": self.versions,
         }
-        self._looked_at: Sequence[Any] = ()
-        self._found: Sequence[RecordHeaders] = ()
+        self._read_of: Sequence[Any] = ()
+        self._read: dict[Callable[[Any], RecordHeaders], Sequence[RecordHeaders]] = {}
 
     def payloads(self, rows: Sequence[Any]) -> list[bytes | None]:
         return [record.value() for record in rows]
@@ -134,16 +134,15 @@ class RecordColumns(RowColumns):
         return [record.offset() for record in rows]
 
     def versions(self, rows: Sequence[Any]) -> list[int | None]:
-        return [_version(_decoded(record).schema_version) for record in rows]
+        return [_version(one.schema_version) for one in self._headers(rows, _decoded)]
 
-    def _unusual(self, records: Sequence[Any]) -> Sequence[RecordHeaders]:
-        """The headers of each record; of one with no others than those that the SDK always writes, no headers."""
-        if self._looked_at is not records:
-            self._found = [
-                _NO_HEADERS if _has_the_usual(packed_headers_of(record)) else _decoded(record) for record in records
-            ]
-            self._looked_at = records
-        return self._found
+    def _headers(self, records: Sequence[Any], read: Callable[[Any], RecordHeaders]) -> Sequence[RecordHeaders]:
+        """The results of `read` for these records, which all of their columns share."""
+        if self._read_of is not records:
+            self._read_of, self._read = records, {}
+        if read not in self._read:
+            self._read[read] = list(map(read, records))
+        return self._read[read]
 
     def _values(self, name: str, rows: Sequence[Any]) -> Sequence[Any]:
         return self._makers[name](rows)
@@ -187,10 +186,11 @@ _NAME: Final = itemgetter(0)
 _USUAL: Final = frozenset({PRODUCER, SCHEMA_VERSION, TXN})
 
 
-def _has_the_usual(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> bool:
-    if not headers or isinstance(headers, bytes):
-        return not headers
-    return _USUAL.issuperset(map(_NAME, headers))
+def _unusual(record: Any) -> RecordHeaders:
+    """The headers of a record; of one with no others than those that the SDK always writes, no headers."""
+    headers = packed_headers_of(record)
+    usual = not headers or (not isinstance(headers, bytes) and _USUAL.issuperset(map(_NAME, headers)))
+    return _NO_HEADERS if usual else _decoded(record)
 
 
 def _decoded(record: Any) -> RecordHeaders:

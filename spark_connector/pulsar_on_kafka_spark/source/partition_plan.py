@@ -15,8 +15,10 @@ from pyroaring import BitMap64
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.readers import slot_of
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionAcks
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
@@ -32,15 +34,11 @@ class PlannedTopic:
 
     Attributes:
         kafka: the cluster, and the logins of the executors' Kafka client; may hold passwords.
-        name: the full name without a partition's suffix.
         plain, marked, may_have_chunks: as `TopicView` has them.
     """
 
     kafka: KafkaSettings = field(repr=False)
-    kafka_topic: str
-    name: str
-    partitioned: bool
-    layout: LedgerLayout
+    opened: Topic
     plain: bool
     marked: bool
     may_have_chunks: bool
@@ -49,14 +47,6 @@ class PlannedTopic:
     options: ReadOptions = field(repr=False)
     columns: StructType
     """The rows' columns."""
-
-    def partition_name(self, partition: int) -> str:
-        """The result of `Message.topic_name()`."""
-        return f"{self.name}-partition-{partition}" if self.partitioned else self.name
-
-    def partition_field(self, partition: int) -> int:
-        """The result of `MessageId.partition()`."""
-        return partition if self.partitioned else -1
 
 
 @dataclass(frozen=True)
@@ -81,6 +71,10 @@ class PartitionPlan(InputPartition):
     begun: tuple[int, int] | None
     ended: tuple[int, int] | None
 
+    def slot(self) -> PartitionAcks:
+        """The partition as its messages know it."""
+        return slot_of(self.topic.opened, self.partition, {})
+
     def bitmap(self) -> BitMap64:
         return BitMap64.deserialize(self.offsets) if self.offsets else BitMap64()
 
@@ -88,13 +82,9 @@ class PartitionPlan(InputPartition):
 def planned_topic(
     settings: KafkaSettings, view: TopicView, schemas: TopicSchemas, options: ReadOptions, columns: StructType
 ) -> PlannedTopic:
-    topic = view.topic
     return PlannedTopic(
         settings,
-        topic.kafka_topic,
-        str(topic.name.base),
-        topic.partitioned,
-        topic.layout,
+        view.topic,
         plain=options.plain or (view.plain and not _is_more_than_plain(view)),
         marked=view.marked,
         may_have_chunks=view.may_have_chunks,

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
@@ -77,13 +78,14 @@ def _checked(field: StructField, known: Mapping[str, StructField]) -> StructFiel
     return field
 
 
-def record_batches(plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
-    """The rows of a plan, in the order of their offsets; messages in chunks come last.
+def record_batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan, in the order of their offsets; messages in chunks come last. Spark's own partition, which
+    stands for an empty list of plans, has none.
 
     Raises:
         NotReadable, DataLoss: see `read_records`, `MessageMaker.messages` and `ValueArrays.arrays`.
     """
-    return _uncollected(_record_batches(plan))
+    return _uncollected(_record_batches(partition)) if isinstance(partition, PartitionPlan) else iter(())
 
 
 def _uncollected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,7 +107,11 @@ def _uncollected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _record_batches(plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
     topic = plan.topic
     read = partial(
-        read_records, topic.kafka, topic.kafka_topic, plan.partition, fail_on_data_loss=topic.options.fail_on_data_loss
+        read_records,
+        topic.kafka,
+        topic.opened.kafka_topic,
+        plan.partition,
+        fail_on_data_loss=topic.options.fail_on_data_loss,
     )
     writer = _Writer(plan)
     of_records = RecordColumns(plan)
@@ -126,7 +132,7 @@ class _Writer:
     def __init__(self, plan: PartitionPlan) -> None:
         topic = plan.topic
         self._columns = Columns(topic.schemas, topic.options, topic.columns)
-        self._place = f"topic {topic.name}, partition {plan.partition}, offset"
+        self._place = f"topic {topic.schemas.topic}, partition {plan.partition}, offset"
         self._schema = arrow_schema(self._columns.schema)
 
     def write(self, columns: RowColumns, rows: Sequence[Any]) -> Iterator[pa.RecordBatch]:

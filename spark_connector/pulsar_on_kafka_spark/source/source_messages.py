@@ -12,7 +12,7 @@ from typing import Any
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.subscriptions.records.batches import Begun, messages_of
 from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionAcks, PartitionConsumer
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionConsumer
 from pulsar_on_kafka.broker.subscriptions.records.decryption import OnFailure, RecordDecryptor, is_encrypted
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ReceivedMessage
 from pulsar_on_kafka.crypto.decryptor import Decryptor
@@ -36,8 +36,7 @@ class MessageMaker:
     """Makes the messages of one plan. Memory: those of the records given at once, and one message in chunks."""
 
     def __init__(self, plan: PartitionPlan) -> None:
-        topic, partition = plan.topic, plan.partition
-        options = topic.options
+        options = plan.topic.options
         reader = options.crypto_key_reader
         self._plan = plan
         self._unsealed = frozenset(txn.to_bytes() for txn in plan.unsealed)
@@ -45,8 +44,7 @@ class MessageMaker:
             None if reader is None else Decryptor(reader), OnFailure[options.crypto_failure_action]
         )
         endpoint = Endpoint("spark", 1, delivery_type=ReceivedMessage, decryptor=self._decryptor)
-        name = topic.partition_name(partition)
-        self._slot = PartitionAcks(name, partition, topic.partition_field(partition), topic.layout)
+        self._slot = plan.slot()
         self._consumer = PartitionConsumer(self._slot, endpoint)
         self._begun = None if plan.begun is None else Begun(*plan.begun)
         self._acknowledged = {offset: BatchAckSet(*acks) for offset, acks in plan.batches.items()}
@@ -111,8 +109,9 @@ class MessageMaker:
 
     def _refusal(self, records: Sequence[Any]) -> str:
         sealed = next((r for r in records if is_encrypted(r)), records[0])
+        topic, partition = self._plan.topic.schemas.topic, self._plan.partition
         return (
-            f"the message of {self._plan.topic.name}, partition {self._plan.partition}, offset {sealed.offset()} is "
+            f"the message of {topic}, partition {partition}, offset {sealed.offset()} is "
             "encrypted and cannot be opened: cryptoPrivateKeyPath names the private key's file on the executors; "
             "cryptoFailureAction=DISCARD omits such messages, CONSUME returns their bytes"
         )

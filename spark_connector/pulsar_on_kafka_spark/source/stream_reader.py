@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader):
         return self._opened().plans(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return record_batches(partition) if isinstance(partition, PartitionPlan) else iter(())
+        return record_batches(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._opened().settle(end)
